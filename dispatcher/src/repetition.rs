@@ -3,22 +3,18 @@
 use bytes::Bytes;
 use fleet::{
     call::State,
-    ids::Label,
-    manifest::Manifest,
-    modes::{Brake, InterceptMode},
     store::accept::NewCall,
     telemetry::metrics,
     wire::{code::Code, envelope::EncodedEnvelope},
 };
 use serde::Deserialize;
-use tokio::time::Instant;
 
 use crate::{
     admission::{self, Facts},
-    check::{Checked, Submission},
+    check::Submission,
     door::Door,
     refusal::Refusal,
-    repeats::{RepeatKey, Repeated, Within},
+    repeats::Within,
 };
 
 /// What an envelope says of its call's end.
@@ -31,28 +27,6 @@ struct CallEnd {
 #[derive(Deserialize)]
 struct CallEndError {
     code: Code,
-}
-
-/// Whether a call has failed too often already to come in.
-pub(crate) fn of(door: &Door, submission: &Submission, checked: &Checked) -> Option<Repeated> {
-    let within = Within::of_submission(submission)?;
-    let key = within.key(&submission.tool, &checked.arguments.hash);
-    at_cap(door, &submission.tenant, &checked.tool.manifest, &key)
-}
-
-/// Whether the call of this key has failed too often, and operators let that count.
-fn at_cap(door: &Door, tenant: &Label, tool: &Manifest, key: &RepeatKey) -> Option<Repeated> {
-    let repeated = door.repeats.at_cap(key, tool.repeat_cap)?;
-    let (controls, name) = (door.registry.controls(), &tool.name);
-    let modes = controls.modes();
-    match modes.of_brake(Brake::RepeatCap, name, Some(tenant), Instant::now()) {
-        InterceptMode::Enforce => Some(repeated),
-        InterceptMode::Observe => {
-            metrics().observed(name, Brake::RepeatCap);
-            None
-        }
-        InterceptMode::Off => None,
-    }
 }
 
 /// Counts how a call ended whose caller has waited for it.
@@ -96,7 +70,8 @@ pub(crate) async fn refused(door: &Door, submission: &Submission, refusal: Refus
         return refusal;
     };
     let key = within.key(&submission.tool, &hash);
-    if let Some(repeated) = at_cap(door, &submission.tenant, &tool.manifest, &key) {
+    let (repeats, tenant) = (&door.repeats, &submission.tenant);
+    if let Some(repeated) = repeats.at_cap(&door.registry, tenant, &tool.manifest, &key) {
         let facts = Facts {
             repeated: Some(repeated),
             ..Facts::default()

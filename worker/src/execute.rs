@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
 use crate::{
-    breaker::permit::Cut,
+    breaker::permit::CutShort,
     executors::{AttemptContext, LINGER_MAX, Prepared, Progress, Promise, Returned, StopReason},
     gate,
     intercept::{Around, Observe, OutputSchema, Own, Repetition},
@@ -50,11 +50,11 @@ pub(crate) async fn execute(worker: &WorkerProcess, running: Running) -> Execute
     };
     if let Some(permit) = gated.breaker {
         let cut = if attempt.entry.stop.asked().is_some() {
-            Cut::Stopped
+            CutShort::Stopped
         } else if millis(attempt.claimed.timeout_ms) < attempt.tool.manifest.timeout {
-            Cut::ByDeadline
+            CutShort::ByDeadline
         } else {
-            Cut::No
+            CutShort::No
         };
         if let Some(outcome) = execution.outcome() {
             permit.answered(outcome, started.elapsed(), cut);

@@ -25,7 +25,6 @@ use crate::{
     meter::Permit,
     quota::{Admitted, NoQuota},
     refusal::Refusal,
-    repetition,
 };
 
 /// The decision about one call, and its share of the tenant's quota, of its calls under way and of the stream's room. Dropping it
@@ -52,7 +51,7 @@ pub(crate) async fn admit(
 ) -> Result<Admission, Refusal> {
     let (tenant, tool) = (&submission.tenant, &checked.tool.manifest);
     let pause = Paused::of(door, tenant, checked).await?;
-    let repeated = repetition::of(door, submission, checked);
+    let repeated = door.repeats.of(&door.registry, submission, checked);
     if pause.is_some() || repeated.is_some() {
         comes_in(&Facts {
             pause: pause.as_ref(),

@@ -13,6 +13,10 @@ use bytes::Bytes;
 use fleet::{
     bus::{BusError, connect::Bus},
     ids::{DispatcherId, Label, ToolName},
+    manifest::Manifest,
+    modes::{Brake, InterceptMode},
+    registry::Registry,
+    telemetry::metrics,
     wire::code::Code,
 };
 use futures_util::StreamExt;
@@ -23,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::table::RepeatKey;
 use self::table::{FailureTable, Failures};
-use crate::check::Submission;
+use crate::check::{Checked, Submission};
 
 /// What this dispatcher has counted.
 #[derive(Debug, Clone, Default)]
@@ -50,13 +54,44 @@ struct Repetition {
 }
 
 impl Repeats {
-    /// Whether the call of this key has failed as often as its tool's cap allows.
-    pub(crate) fn at_cap(&self, key: &RepeatKey, cap: u32) -> Option<Repeated> {
-        let Failures { count, last, .. } = self.lock(|table| table.get(key, Instant::now()))?;
-        (cap > 0 && count >= cap).then_some(Repeated {
-            failures: count,
-            last,
-        })
+    /// Whether a call has failed too often already to come in.
+    pub(crate) fn of(
+        &self,
+        registry: &Registry,
+        submission: &Submission,
+        checked: &Checked,
+    ) -> Option<Repeated> {
+        let within = Within::of_submission(submission)?;
+        let key = within.key(&submission.tool, &checked.arguments.hash);
+        self.at_cap(registry, &submission.tenant, &checked.tool.manifest, &key)
+    }
+
+    /// Whether the call of this key has failed as often as its tool's cap allows, and operators let that count.
+    pub(crate) fn at_cap(
+        &self,
+        registry: &Registry,
+        tenant: &Label,
+        tool: &Manifest,
+        key: &RepeatKey,
+    ) -> Option<Repeated> {
+        let now = Instant::now();
+        let Failures { count, last, .. } = self.lock(|table| table.get(key, now))?;
+        if tool.repeat_cap == 0 || count < tool.repeat_cap {
+            return None;
+        }
+        let controls = registry.controls();
+        let modes = controls.modes();
+        match modes.of_brake(Brake::RepeatCap, &tool.name, Some(tenant), now) {
+            InterceptMode::Enforce => Some(Repeated {
+                failures: count,
+                last,
+            }),
+            InterceptMode::Observe => {
+                metrics().observed(&tool.name, Brake::RepeatCap);
+                None
+            }
+            InterceptMode::Off => None,
+        }
     }
 
     /// Counts a failure. Returns what the other dispatchers are to be told.

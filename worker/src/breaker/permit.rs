@@ -27,7 +27,7 @@ pub(crate) struct BreakerPermit {
 
 /// Why an attempt had less time than its tool gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub(crate) enum CutShort {
     /// It had all of it.
     No,
     /// Its call had less time left than the tool's timeout: the caller's wish, which says nothing about the target.
@@ -37,11 +37,11 @@ pub(crate) enum Cut {
 }
 
 /// Whether an attempt without an answer says something about the target: not if it might have come a moment later.
-fn says_something(outcome: &Outcome, cut: Cut) -> bool {
+fn says_something(outcome: &Outcome, cut: CutShort) -> bool {
     match (cut, outcome) {
-        (Cut::No, _) | (_, Outcome::Applied { .. } | Outcome::DefiniteFailure(_)) => true,
-        (Cut::Stopped, Outcome::NotStarted(_) | Outcome::Unknown(_)) => false,
-        (Cut::ByDeadline, Outcome::NotStarted(failure) | Outcome::Unknown(failure)) => {
+        (CutShort::No, _) | (_, Outcome::Applied { .. } | Outcome::DefiniteFailure(_)) => true,
+        (CutShort::Stopped, Outcome::NotStarted(_) | Outcome::Unknown(_)) => false,
+        (CutShort::ByDeadline, Outcome::NotStarted(failure) | Outcome::Unknown(failure)) => {
             failure.code != Code::Timeout
         }
     }
@@ -49,7 +49,7 @@ fn says_something(outcome: &Outcome, cut: Cut) -> bool {
 
 impl BreakerPermit {
     /// Counts what an attempt came to that took so long.
-    pub(crate) fn answered(mut self, outcome: &Outcome, took: Duration, cut: Cut) {
+    pub(crate) fn answered(mut self, outcome: &Outcome, took: Duration, cut: CutShort) {
         let Some(evidence) = TargetHealth::of(outcome).filter(|_| says_something(outcome, cut))
         else {
             return;
