@@ -121,7 +121,11 @@ impl Operator {
             due = *asked.borrow() + drawn(round, "questions during", pace.lasts);
             let goes_on = until(&mut asked, due, stop).await;
             if let Some(id) = answer.as_ref().and_then(id_of) {
-                ask(connection, &resume(id)).await;
+                let verb = match pace.does {
+                    Does::Pause => "resume",
+                    Does::Force => "unset",
+                };
+                ask(connection, &taken_back(verb, id)).await;
             }
             if !goes_on {
                 return;
@@ -173,7 +177,7 @@ pub async fn end_all(login: &Login) -> Result<()> {
             Some(left) if left.is_empty() => return Ok(()),
             Some(left) => {
                 for id in left.iter().filter_map(|one| one["control_id"].as_i64()) {
-                    ask(&connection, &resume(id)).await;
+                    ask(&connection, &taken_back("unset", id)).await;
                 }
             }
             None => {}
@@ -233,8 +237,9 @@ fn forced(seed: u64, round: u64) -> (&'static str, &'static str) {
     (tool, setting)
 }
 
-fn resume(id: i64) -> Value {
-    json!({"do": "resume", "control_id": id, "actor": "operator", "note": "end of the round"})
+/// `resume` ends a pause and nothing else, `unset` any control.
+fn taken_back(verb: &str, id: i64) -> Value {
+    json!({"do": verb, "control_id": id, "actor": "operator", "note": "end of the round"})
 }
 
 fn id_of(answer: &Value) -> Option<i64> {
