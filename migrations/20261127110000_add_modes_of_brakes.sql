@@ -7,6 +7,7 @@
 CREATE FUNCTION toolfleet.is_brake(name text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT name IN ('rate_limit', 'breaker', 'retry_budget', 'repeat_cap')
 $$;
+REVOKE EXECUTE ON FUNCTION toolfleet.is_brake FROM PUBLIC;
 
 CREATE OR REPLACE FUNCTION toolfleet.mode_problem(c toolfleet.live_controls) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = toolfleet, pg_temp AS $$

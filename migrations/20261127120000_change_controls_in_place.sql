@@ -180,3 +180,4 @@ CREATE TRIGGER opens_buckets AFTER INSERT OR UPDATE ON toolfleet.live_controls F
     EXECUTE FUNCTION toolfleet.open_buckets_of_limit();
 CREATE TRIGGER renews_buckets_on_change AFTER UPDATE ON toolfleet.live_controls FOR EACH ROW WHEN (NEW.kind = 'limit')
     EXECUTE FUNCTION toolfleet.renew_buckets_of_limit();
+REVOKE EXECUTE ON FUNCTION toolfleet.open_buckets_of_limit FROM PUBLIC;

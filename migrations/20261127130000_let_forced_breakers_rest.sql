@@ -135,6 +135,8 @@ BEGIN
     RETURN dropped;
 END $$;
 
+REVOKE EXECUTE ON FUNCTION toolfleet.close_breaker, toolfleet.close_forced_breakers, toolfleet.drop_breakers FROM PUBLIC;
+
 -- As before, but `waiting` counts what waits for a breaker or a limit, too, and is null where nothing waits: for a mode.
 CREATE OR REPLACE VIEW toolfleet.controls AS
 SELECT c.control_id, c.kind, c.tool, c.queue, c.tenant, c.pointer, c.value::json AS value, c.subject, c.setting, c.told, c.actor,

@@ -154,11 +154,11 @@ definitions! {
     HELD = gauge("toolfleet.held", "{call}", &[],
         "Calls that wait in the ledger for their turn, from Postgres");
     BREAKERS_OPEN = gauge("toolfleet.breakers.open", "{breaker}", &[],
-        "Breakers that are open or half-open, from Postgres; those that an operator forces open among them");
+        "Breakers that are open or half-open, from Postgres; those that an operator forces open among them, and none that no call meets any more");
     PAUSED = gauge("toolfleet.paused", "{call}", &[],
         "Calls that wait for the end of a pause, from Postgres");
     OLDEST_AGE = gauge("toolfleet.oldest.age", "s", &[STATE],
-        "Age of the oldest open call, from Postgres: since its last pause before an attempt was over, and since it was accepted where workers put it back for what they lack; calls of a pause have none");
+        "Age of the oldest open call, from Postgres: since its last pause before an attempt was over, and since it was accepted where workers put it back for what they lack; calls that a pause, a breaker or their tool's limit holds have none");
     QUEUE_CALLS = gauge("toolfleet.queue.calls", "{call}", &[QUEUE, STATE],
         "Open calls of a queue, from Postgres");
     QUEUE_OLDEST_AGE = gauge("toolfleet.queue.oldest.age", "s", &[QUEUE],

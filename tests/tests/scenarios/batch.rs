@@ -419,9 +419,11 @@ async fn a_dispatcher_that_dies_in_the_middle_of_a_batch_leaves_all_of_it_or_not
                 std::future::pending::<()>().await;
             } => {}
         }
-        until_so("its statements to be over", async || {
-            let active = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'toolfleet armed' AND state = 'active'";
-            fleet.count(active).await == 0
+        // What it had sent is still run by its sessions, which end when they have read all of it.
+        until_so("its sessions to be over", async || {
+            let sessions =
+                "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'toolfleet armed'";
+            fleet.count(sessions).await == 0
         })
         .await;
         let left = fleet.count(OPEN).await - 1;

@@ -166,10 +166,7 @@ async fn an_optional_one_is_switched_off_and_a_mandatory_one_is_not() {
         "{said}"
     );
     let other = control(1, &["set", "audit", "observe", "--tenant", "acme"]).err;
-    assert!(
-        other.contains("take it away first, with `toolfleet control unset 1`"),
-        "{other}"
-    );
+    assert!(other.contains("say --replace to change it"), "{other}");
     let only = control(0, &["only", "audit,ceiling"]).out;
     assert!(
         only.contains("is set: only audit, ceiling for every call"),

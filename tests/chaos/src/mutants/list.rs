@@ -248,8 +248,8 @@ pub static ALL: &[Mutant] = &[
         sources: &[
             Source {
                 file: "worker/src/breaker/pass.rs",
-                find: "        let forced = forced.forced_breaker(&self.circuit.tool);\n",
-                replace: "        let forced = forced.forced_breaker(&self.circuit.tool).filter(|_| !fleet::mutant::on(\"forced_breaker_not_seen_at_gate\"));\n",
+                find: "        let forced = forced.forced_breaker(&self.circuit.tool);\n        let id",
+                replace: "        let forced = forced.forced_breaker(&self.circuit.tool).filter(|_| !fleet::mutant::on(\"forced_breaker_not_seen_at_gate\"));\n        let id",
             },
         ],
         ..NONE
