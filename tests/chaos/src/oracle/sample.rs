@@ -412,7 +412,7 @@ pub(crate) fn everything_happened() -> Facts {
         generation: 3,
     });
     call(&mut facts, 11).code = Some("circuit_open".to_owned());
-    let closed = "the breaker is closed: the target works again\n".to_owned();
+    let closed = "the breaker is closed: calls are sent to this target again\n".to_owned();
     facts.logs.push(("worker-0".to_owned(), closed));
     let line = "stream of pointers was missing and is made\n".repeat(2);
     facts.logs.push(("dispatcher-0".to_owned(), line));

@@ -139,7 +139,7 @@ counters! {
         |case| case.facts.ledger.breakers.iter().map(|one| rounds_of_probes(one.generation)).sum();
     breaker_closed: "probes succeeded, and the breaker closed", "logs",
         |case| {
-            let closed = |(_, log): &(String, String)| log.matches("the breaker is closed: the target works again").count() as u64;
+            let closed = |(_, log): &(String, String)| log.matches("the breaker is closed: calls are sent to this target again").count() as u64;
             case.facts.logs.iter().map(closed).sum()
         };
     ended_by_an_open_breaker: "a call was ended because its breaker was open", "view calls",
