@@ -10,7 +10,7 @@ import time
 
 from client import Client
 from fleet import control, tool
-from waiting import Away, check, until
+from waiting import Away, NotSo, check, until
 
 WORKERS = 3
 RATE = 50
@@ -68,10 +68,7 @@ async def keeps_its_rate(proof, dev, client, remote):
     down = 2 if proof.short else 10
     killed, until_then = 0, time.monotonic() + down
     while time.monotonic() < until_then:
-        for pid in dev.pids("worker"):
-            with contextlib.suppress(ProcessLookupError):
-                dev.kill(pid)
-                killed += 1
+        killed += kill_all(dev, "worker")
         await asyncio.sleep(0.02)
     away = time.monotonic()
     await until("calls start again", lambda: remote.times["paced"][-1] > away, 60)
@@ -81,6 +78,16 @@ async def keeps_its_rate(proof, dev, client, remote):
     check(most <= SECOND_MAX_AFTER_OUTAGE, f"{most} starts in a second")
     await control(dev, "limit", "paced", "10000/1s", "--burst=1000", "--actor=proof", "--note=the rest")
     await until("all have run", lambda: is_zero(dev, "paced"), 120)
+
+
+def kill_all(dev, kind):
+    """kill -9 of all of a kind that are there now; how many. One that dev has just replaced is gone already."""
+    killed = 0
+    for pid in dev.pids(kind):
+        with contextlib.suppress(ProcessLookupError, NotSo):
+            dev.kill(pid)
+            killed += 1
+    return killed
 
 
 async def shares_a_rate(proof, dev, client, remote):
@@ -152,8 +159,7 @@ async def leaves_a_failing_target_alone(proof, dev, client, remote):
     check(all(pause > 1.5 for pause in pauses), f"{pauses}")
     before = await dev.row(BREAKER)
     for kind in ("worker", "dispatcher"):
-        for pid in dev.pids(kind):
-            dev.kill(pid)
+        kill_all(dev, kind)
     await until("others are there", lambda: dev.pids("worker") and dev.pids("dispatcher"), 60)
     after = await dev.row(BREAKER)
     check(after["state"] != "closed" and after["generation"] >= before["generation"], f"{before}, {after}")
