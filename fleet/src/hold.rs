@@ -219,14 +219,15 @@ pub fn worth_republishing(since: Duration) -> Vec<Range<Duration>> {
 pub struct Admitted {
     /// Attempts that have a place: they run, or are in doubt and may still act.
     pub running: u32,
-    /// Calls that were released to take a place.
+    /// Calls that were released to take a place, in the last two seconds.
     pub on_its_way: u32,
 }
 
 /// How many more calls of a tool may be released, of which at most `limit` may run at a time. A line whose tool has no limit
 /// any more gets the default allowance.
 ///
-/// No call is released before a place is free: a worker with a free slot would claim it at once, and be refused.
+/// No call is released before a place is free: a worker with a free slot would claim it at once, and be refused. One that nobody
+/// claims for two seconds keeps no place from others.
 pub fn room_of_tool(limit: Option<u32>, admitted: Admitted) -> u32 {
     match limit {
         Some(limit) => limit

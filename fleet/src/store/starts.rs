@@ -24,7 +24,8 @@ pub enum FreeStarts {
 
 /// How many more calls of this tool may be released now, of each of these tenants where each has its own start times.
 ///
-/// They are the start times of the next half second that are free, less the calls that were released and have none yet. Without numbers none may: a shared limit that nobody has set. One statement, changes nothing. It reads one row for each
+/// They are the start times of the next half second that are free, less the calls that were released in the last two seconds and
+/// have none yet. Without numbers none may: a shared limit that nobody has set. One statement, changes nothing. It reads one row for each
 /// bucket, and those that were released.
 ///
 /// # Errors
