@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 const SUBJECT: &str = "toolfleet.v1.default.batch";
 const CALLS: &str = "SELECT count(*) FROM toolfleet.calls";
-const COMMITS: &str = "SELECT count(DISTINCT xmin::text) FROM toolfleet.open_calls";
+/// A commit has one time. Not by `xmin`: a pointer that is sent once more changes its call's row.
+const COMMITS: &str = "SELECT count(DISTINCT accepted_at) FROM toolfleet.open_calls";
 const OPEN: &str = "SELECT count(*) FROM toolfleet.open_calls";
 
 fn good(number: usize) -> Value {

@@ -105,6 +105,7 @@ impl Interceptor for Obeys {
             "refuse" => Verdict::refuse("not today"),
             "refuse_again" if call.attempt > 1 => Verdict::refuse("not again"),
             "wait" if self.asked(&what) < 4 => Verdict::Wait(Duration::ZERO),
+            "always_wait" => Verdict::Wait(Duration::ZERO),
             "wait_long" => Verdict::Wait(Duration::from_secs(600)),
             "panic" if is_first => panic!("as asked"),
             "sleep" if is_first => std::future::pending().await,
@@ -583,13 +584,14 @@ async fn a_pause_holds_that_comes_while_an_interceptor_thinks() {
     let witness = Witness::start().await;
     let guard = Obeys {
         hearing: Arc::new(Semaphore::new(0)),
-        ..Obeys::new(About::new("guard").budget(Duration::from_secs(5)))
+        ..Obeys::new(About::new("guard").budget(About::BUDGET_MAX))
     };
     let fleet = fleet_with(&guard, tools(&witness)).await;
     let submit = async |what: &str| {
         let call = fleet.submit("look", &json!({ "what": what }));
         call.asynchronous().await.call_id()
     };
+    let comes_again = submit("always_wait y").await;
     let thinking = submit("think x").await;
     until_so("it to think", async || guard.asked("think x") == 1).await;
     let pause = NewControl {
@@ -609,12 +611,8 @@ async fn a_pause_holds_that_comes_while_an_interceptor_thinks() {
     assert!(matches!(set, ControlSet::Set(_)), "{set:?}");
     fleet.ring().await;
     let is_paused = async |call| fleet.call(call).await["held_why"] == "pause";
-    // Those that come before the worker knows of it run.
-    until_so("another call to be paused", async || {
-        let other = submit("change other").await;
-        is_paused(other).await
-    })
-    .await;
+    // It is past the door, so it is the worker that puts it aside.
+    until_so("the worker to know", async || is_paused(comes_again).await).await;
     guard.hearing.add_permits(100);
     until_so("the call to be paused", async || is_paused(thinking).await).await;
     assert_eq!(witness.asked("think x"), 0);
