@@ -34,6 +34,8 @@ const CLIENTS: u32 = 32;
 const TICK: Duration = Duration::from_millis(20);
 /// How often processes are asked for their metrics: one that is killed takes what it counted since with it.
 const SCRAPE: Duration = Duration::from_secs(1);
+/// So long clients go on at least once the fleet has recovered, where that is to be judged.
+const WELL_MIN: Duration = Duration::from_secs(15);
 /// How long everything may take to be decided after the last fault.
 ///
 /// A lease (15 s), or an attempt whose worker lives and has forgotten it (30 s after its end), twice, and some.
@@ -202,14 +204,17 @@ async fn stage(
 ) -> Result<Option<Moment>> {
     let began = Instant::now();
     let whole = Duration::from_secs(plan.seconds);
+    let mut until = began + whole;
     let mut healed_at = None;
     let mut due = by_time(plan);
     let mut scraped = Instant::now();
-    while began.elapsed() < whole {
+    while Instant::now() < until {
         if plan.mode == Kind::Liveness && healed_at.is_none() && began.elapsed() > whole / 2 {
             due.clear();
             world.heal().await?;
             healed_at = Some(moment());
+            // The last fault, and its end, may have taken long: a server had to come back.
+            until = until.max(Instant::now() + oracle::RECOVERY_MAX + WELL_MIN);
         }
         let so_far = *asked.borrow();
         // One at a time: what is overdue because the last one took long is no volley.

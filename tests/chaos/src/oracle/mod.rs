@@ -26,6 +26,7 @@ mod sample;
 pub use clock::ClockMove;
 pub use facts::{Exit, Facts, How, Injected, Process, Struck};
 pub use load::{Ends, held, load};
+pub use tightness::RECOVERY_MAX;
 pub use verdict::{Breach, Verdict};
 
 use case::Case;

@@ -4,7 +4,7 @@
 //! A doubt stands on attempts whose effect is unknown, and each of those is put down to a cause of its own: how its tool was
 //! told to behave, a fault that struck its worker, its wires or a server while it ran, or a wish to stop it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use fleet::call::State;
 
@@ -31,8 +31,8 @@ pub const NAMES: &[&str] = &[CAUSE, DOUBT, SLOWNESS, SUCCESS, TOOLS, HEALED, WOR
 const SUCCEED_PERCENT: usize = 90;
 /// Fewer of them than this prove nothing.
 const UNDISTURBED_MIN: usize = 20;
-/// After the last fault the fleet may need so long, in milliseconds, until everything goes right again: a lease, and some.
-const RECOVERY_MAX_MS: i64 = 25_000;
+/// After the last fault the fleet may need so long until everything goes right again: a lease, and some.
+pub const RECOVERY_MAX: Duration = Duration::from_secs(25);
 /// So long a breaker may stay open after its target is well, in milliseconds, and processes may not know that it is closed: the
 /// longest time it is open, and as long again for all that comes between.
 const TARGET_MS: i64 = 8_000;
@@ -392,7 +392,8 @@ fn fails_after_healing(case: &Case<'_>) -> Vec<Breach> {
         return Vec::new();
     };
     let mut after = undisturbed(case);
-    after.retain(|call| call.accepted_at > healed_at + RECOVERY_MAX_MS);
+    let recovery_max = Moment::try_from(RECOVERY_MAX.as_millis()).unwrap_or(Moment::MAX);
+    after.retain(|call| call.accepted_at > healed_at.saturating_add(recovery_max));
     if after.len() < UNDISTURBED_MIN {
         let few = format!(
             "only {} calls came after it: that proves nothing",
