@@ -1,6 +1,6 @@
 //! Asks the interceptors of the program, at the gate, whether a call may go on. What follows from a no is the gate's.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use fleet::{
     arguments::{self, Limits},
@@ -10,7 +10,7 @@ use fleet::{
     outcome::ToolFailure,
     registry::Tool,
     said,
-    store::read,
+    store::{postpone::Pause, read},
     wire::{code::Code, message::Message, pointer::Pointer},
 };
 
@@ -29,7 +29,7 @@ pub(crate) enum Consent {
     /// It must not run, for this reason.
     Refused(Box<Round>, ToolFailure),
     /// It waits so long, for this reason.
-    Waits(Duration, Obstacle),
+    Waits(Pause, Obstacle),
 }
 
 /// The most bytes of details that a refusal keeps.
@@ -70,25 +70,25 @@ pub(crate) async fn ask(
             let failure = refusal(tool, args, failure);
             Ok(Consent::Refused(round, failure))
         }
+        // As many reasons as there are interceptors: each is a remark in the call's history, once.
         Err(Stopped::Waits {
-            pause,
             interceptor: name,
-            has_failed,
+            pause,
         }) => {
-            // As many reasons as there are interceptors: each is a remark in the call's history, once.
-            let why = if has_failed {
-                said!(
-                    "its interceptor {name} has failed",
-                    "它的拦截器 {name} 出错了"
-                )
-            } else {
-                said!(
-                    "its interceptor {name} lets it wait",
-                    "它的拦截器 {name} 要求这次调用等待"
-                )
-            };
+            let why = said!(
+                "its interceptor {name} lets it wait",
+                "它的拦截器 {name} 要求这次调用等待"
+            );
             let obstacle = Obstacle::new(Lack::Consent, &why, &worker.name);
-            Ok(Consent::Waits(pause, obstacle))
+            Ok(Consent::Waits(Pause::For(pause), obstacle))
+        }
+        Err(Stopped::Failed { interceptor: name }) => {
+            let why = said!(
+                "its interceptor {name} has failed",
+                "它的拦截器 {name} 出错了"
+            );
+            let obstacle = Obstacle::new(Lack::Consent, &why, &worker.name);
+            Ok(Consent::Waits(Pause::Growing, obstacle))
         }
     }
 }

@@ -3,7 +3,7 @@
 //! It finds the tool's version, reads the arguments, looks for a pause, asks the program's interceptors, renders the request,
 //! resolves secrets, and asks whether the target may be tried.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use fleet::{
     arguments::{self, Limits},
@@ -19,7 +19,7 @@ use fleet::{
     said,
     store::{
         StoreError,
-        postpone::{self, Postponed},
+        postpone::{self, Pause, Postponed},
         read::{self, CallRow, CallState},
     },
     telemetry::report,
@@ -169,9 +169,6 @@ const fn is_final(code: Code) -> bool {
     )
 }
 
-/// How long a call waits that this worker cannot run. Another worker may get it then.
-const POSTPONED_FOR: Duration = Duration::from_secs(2);
-
 /// Postpones a call that another worker may be able to run.
 async fn cannot_run(
     worker: &WorkerProcess,
@@ -179,7 +176,7 @@ async fn cannot_run(
     rev: Option<i32>,
     obstacle: &Obstacle,
 ) -> Skip {
-    let put_off = put_off(worker, call, rev, obstacle, POSTPONED_FOR).await;
+    let put_off = put_off(worker, call, rev, obstacle, Pause::Growing).await;
     put_off.err().unwrap_or(Skip::CannotRun)
 }
 
@@ -190,7 +187,7 @@ async fn put_off(
     call: CallId,
     rev: Option<i32>,
     obstacle: &Obstacle,
-    pause: Duration,
+    pause: Pause,
 ) -> Result<(), Skip> {
     let postponed = match rev {
         Some(rev) => postpone(worker, call, rev, obstacle, pause).await,
@@ -219,7 +216,7 @@ async fn postpone(
     call: CallId,
     rev: i32,
     obstacle: &Obstacle,
-    pause: Duration,
+    pause: Pause,
 ) -> Result<bool, StoreError> {
     let postponed = Postponed {
         call,

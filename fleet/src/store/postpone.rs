@@ -10,6 +10,28 @@ use sqlx::PgPool;
 use super::{StoreError, answer::listen, statement::EXPIRES_AT};
 use crate::{ids::CallId, obstacle::Obstacle};
 
+/// How long a call waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pause {
+    /// So long.
+    For(Duration),
+    /// Two seconds, and where it was accepted longer ago an eighth of that, up to 30 s.
+    ///
+    /// Ten thousand calls that no worker can run for hours do not keep the fleet busy, and a call that one can run again after
+    /// a minute does not wait for another.
+    Growing,
+}
+
+impl Pause {
+    /// The shortest and the longest it may be, in seconds. In between it is an eighth of the call's age.
+    const fn bounds(self) -> (f64, f64) {
+        match self {
+            Self::For(pause) => (pause.as_secs_f64(), pause.as_secs_f64()),
+            Self::Growing => (2.0, 30.0),
+        }
+    }
+}
+
 /// A call that is to wait.
 #[derive(Debug, Clone, Copy)]
 pub struct Postponed<'a> {
@@ -18,7 +40,7 @@ pub struct Postponed<'a> {
     /// Its revision when it was read.
     pub rev: i32,
     /// How long it waits.
-    pub pause: Duration,
+    pub pause: Pause,
     /// The reason.
     pub obstacle: &'a Obstacle,
     /// The author: `worker <id>`.
@@ -41,21 +63,24 @@ pub async fn postpone(pool: &PgPool, postponed: Postponed<'_>) -> Result<bool, S
     let doing = "postpone a call";
     let passes = postponed.obstacle.lack.passes();
     let sql = if passes {
-        "UPDATE toolfleet.open_calls \
-         SET not_before = now() + make_interval(secs => $3), due_at = now() + make_interval(secs => $3), \
-             publish_n = publish_n + 1, obstacle = $4::text::json \
-         WHERE call_id = $1 AND rev = $2 AND state = 'queued' AND NOT held AND due_at IS NULL \
-         RETURNING call_id"
+        "UPDATE toolfleet.open_calls o \
+         SET (not_before, due_at) = (SELECT p.again_at, p.again_at FROM ( \
+                 SELECT now() + make_interval(secs => least(greatest($3, extract(epoch FROM now() - o.accepted_at) / 8), $5)) AS again_at) AS p), \
+             publish_n = o.publish_n + 1, obstacle = $4::text::json \
+         WHERE o.call_id = $1 AND o.rev = $2 AND o.state = 'queued' AND NOT o.held AND o.due_at IS NULL \
+         RETURNING o.call_id"
     } else {
         include_str!("sql/postpone.sql")
     };
     let obstacle = serde_json::to_string(postponed.obstacle)
         .map_err(|error| StoreError::unreadable(doing, error))?;
+    let (pause_min, pause_max) = postponed.pause.bounds();
     let query = sqlx::query(sql)
         .bind(postponed.call.0)
         .bind(postponed.rev)
-        .bind(postponed.pause.as_secs_f64())
-        .bind(obstacle);
+        .bind(pause_min)
+        .bind(obstacle)
+        .bind(pause_max);
     let query = if passes {
         query
     } else {

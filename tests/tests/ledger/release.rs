@@ -12,7 +12,7 @@ use fleet::{
         accept::NewCall,
         complete::{AttemptCost, EndingKind, Guard},
         limited,
-        postpone::{Postponed, postpone, put_back},
+        postpone::{Pause, Postponed, postpone, put_back},
         release::{self, Released},
         sweep, under_way,
         walk::{self, Worth},
@@ -493,7 +493,7 @@ async fn a_held_call_is_not_postponed_and_its_doubt_is_not_held() {
     let postponed = Postponed {
         call,
         rev: 0,
-        pause: Duration::from_secs(1),
+        pause: Pause::For(Duration::from_secs(1)),
         obstacle: &obstacle,
         actor: "test",
     };
@@ -540,7 +540,7 @@ async fn a_call_that_is_put_back_remarks_on_it_when_the_reason_is_news() {
         let postponed = Postponed {
             call,
             rev,
-            pause: Duration::from_secs(1),
+            pause: Pause::For(Duration::from_secs(1)),
             obstacle: &obstacle,
             actor: "worker test",
         };
@@ -548,7 +548,7 @@ async fn a_call_that_is_put_back_remarks_on_it_when_the_reason_is_news() {
         // A message that came late leaves it alone: it waits already.
         let late = Postponed {
             rev: rev + i32::from(is_news),
-            pause: Duration::from_secs(9),
+            pause: Pause::For(Duration::from_secs(9)),
             ..postponed
         };
         assert!(!postpone(pool, late).await.unwrap());
@@ -579,6 +579,50 @@ async fn a_call_that_is_put_back_remarks_on_it_when_the_reason_is_news() {
             (2, actor(), "no handler".to_owned(), "b".to_owned()),
         ]
     );
+}
+
+#[tokio::test]
+async fn a_call_that_has_waited_longer_is_put_back_for_longer() {
+    let ledger = Ledger::fresh().await;
+    let pool = &ledger.database.pool;
+    let why = Message::fixed("x", "x");
+    for lack in [Lack::Secret, Lack::ProgramSlot] {
+        for (waited, expected) in [(0, 2), (14, 2), (80, 10), (3_600, 30)] {
+            let call = ledger.accepted(new_call()).await;
+            let aged = "UPDATE toolfleet.open_calls SET accepted_at = accepted_at - make_interval(secs => $2) WHERE call_id = $1";
+            let aged = sqlx::query(aged).bind(call.0).bind(f64::from(waited));
+            aged.execute(pool).await.unwrap();
+            let postponed = Postponed {
+                call,
+                rev: 0,
+                pause: Pause::Growing,
+                obstacle: &Obstacle::new(lack, &why, "test"),
+                actor: "worker test",
+            };
+            let before: time::OffsetDateTime = sqlx::query_scalar("SELECT now()")
+                .fetch_one(pool)
+                .await
+                .unwrap();
+            assert!(postpone(pool, postponed).await.unwrap());
+            // Not sooner than that after it was sent, and not later than that after now, of a call that has become older since.
+            let (at_least, at_most): (f64, f64) = sqlx::query_as(
+                "SELECT extract(epoch FROM due_at - clock_timestamp())::float8 - extract(epoch FROM now() - accepted_at)::float8 / 8 + $3, \
+                        extract(epoch FROM due_at - $2)::float8 \
+                 FROM toolfleet.open_calls WHERE call_id = $1",
+            )
+            .bind(call.0)
+            .bind(before)
+            .bind(f64::from(waited) / 8.0)
+            .fetch_one(pool)
+            .await
+            .unwrap();
+            let pause = f64::from(expected);
+            assert!(
+                at_least <= pause && pause <= at_most,
+                "{lack} after {waited} s: {at_least} to {at_most} s"
+            );
+        }
+    }
 }
 
 /// The sweep takes the call, whose pause is over.
@@ -612,7 +656,7 @@ async fn a_late_message_leaves_the_pause_between_two_attempts_alone() {
         let postponed = Postponed {
             call,
             rev,
-            pause: Duration::from_secs(1),
+            pause: Pause::For(Duration::from_secs(1)),
             obstacle: &obstacle,
             actor: "test",
         };

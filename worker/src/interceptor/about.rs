@@ -20,7 +20,8 @@ pub struct About {
 pub enum Fails {
     /// It goes on, as if the interceptor were not there.
     Open,
-    /// It is put back for two seconds: this or another worker may do better. It is never failed for it.
+    /// It is put back for 2 s, and up to 30 s the longer it has waited: this or another worker may do better. It is never
+    /// failed for it.
     Closed,
 }
 

@@ -15,8 +15,6 @@ use crate::interceptor::{Answer, Carried, EndedView, Fails, Verdict};
 
 /// How long all hooks of one kind may take together: while they run, a call holds a slot, and after it has run its lease.
 const TOGETHER_MAX: Duration = Duration::from_secs(10);
-/// How long a call waits whose interceptor has failed closed.
-const FAILED_CLOSED: Duration = Duration::from_secs(2);
 /// The bounds of what an interceptor may let a call wait.
 const WAIT: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(3_600);
@@ -33,11 +31,14 @@ pub(crate) struct Round {
 #[derive(Debug)]
 pub(crate) enum Stopped {
     Refused(ToolFailure),
-    /// It waits so long for this interceptor.
+    /// This interceptor lets it wait so long.
     Waits {
-        pause: Duration,
         interceptor: String,
-        has_failed: bool,
+        pause: Duration,
+    },
+    /// This interceptor has failed, and fails closed.
+    Failed {
+        interceptor: String,
     },
 }
 
@@ -85,16 +86,17 @@ impl Round {
             if *is_observed {
                 continue;
             }
-            let (pause, has_failed) = match (verdict, active.about.fails) {
+            let interceptor = || active.about.name.clone();
+            return Err(match (verdict, active.about.fails) {
                 (Ok(Verdict::Continue), _) | (Err(_), Fails::Open) => continue,
-                (Ok(Verdict::Refuse(failure)), _) => return Err(Stopped::Refused(failure)),
-                (Ok(Verdict::Wait(pause)), _) => (pause.clamp(*WAIT.start(), *WAIT.end()), false),
-                (Err(_), Fails::Closed) => (FAILED_CLOSED, true),
-            };
-            return Err(Stopped::Waits {
-                pause,
-                interceptor: active.about.name.clone(),
-                has_failed,
+                (Ok(Verdict::Refuse(failure)), _) => Stopped::Refused(failure),
+                (Ok(Verdict::Wait(pause)), _) => Stopped::Waits {
+                    interceptor: interceptor(),
+                    pause: pause.clamp(*WAIT.start(), *WAIT.end()),
+                },
+                (Err(_), Fails::Closed) => Stopped::Failed {
+                    interceptor: interceptor(),
+                },
             });
         }
         Ok(())

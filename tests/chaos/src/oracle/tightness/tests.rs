@@ -220,6 +220,7 @@ fn a_worker_that_nothing_happened_to_is_not_dead() {
 
 #[test]
 fn after_healing_and_some_time_to_recover_everything_succeeds() {
+    let recovery_max = Moment::try_from(RECOVERY_MAX.as_millis()).unwrap();
     let healed = |before_ms| {
         broken(move |facts| {
             doubt(facts, 0, "worker_lost", "tool_crashed");
@@ -227,7 +228,7 @@ fn after_healing_and_some_time_to_recover_everything_succeeds() {
             facts.healed_at = Some(at(0) - before_ms);
         })
     };
-    assert_eq!(healed(RECOVERY_MAX_MS - 1_000), NONE);
-    assert_eq!(healed(RECOVERY_MAX_MS + 1_000), BTreeSet::from([HEALED]));
+    assert_eq!(healed(recovery_max - 1_000), NONE);
+    assert_eq!(healed(recovery_max + 1_000), BTreeSet::from([HEALED]));
     assert_eq!(broken(|facts| facts.healed_at = Some(at(0) - 60_000)), NONE);
 }
