@@ -54,6 +54,8 @@ pub(crate) struct Submission {
 /// A submission's tool, and its arguments as that tool gets them.
 pub(crate) struct Checked {
     pub(crate) tool: Arc<Tool>,
+    /// The tool's newest version: its limits, breaker and repeat cap hold, whatever version a caller asks for.
+    pub(crate) newest: Arc<Tool>,
     pub(crate) arguments: Arguments,
 }
 
@@ -179,7 +181,15 @@ async fn check_new(registry: &Registry, submission: &mut Submission) -> Result<C
     }
     let args = std::mem::take(&mut submission.args);
     let arguments = submission.fit(args, Arc::clone(&tool)).await?;
-    Ok(Checked { tool, arguments })
+    let newest = match submission.headers.tool_version {
+        None => None,
+        Some(_) => registry.current(&submission.tool),
+    };
+    Ok(Checked {
+        newest: newest.unwrap_or_else(|| Arc::clone(&tool)),
+        tool,
+        arguments,
+    })
 }
 
 fn tool_for(registry: &Registry, submission: &Submission) -> Result<Arc<Tool>, Refusal> {

@@ -47,7 +47,7 @@ pub(crate) async fn commit(
     checked: &Checked,
 ) -> Result<Answer, Refusal> {
     let (began, id) = (Instant::now(), CallId::generate());
-    let refuses = checked.tool.manifest.refuses_over_limit();
+    let refuses = checked.newest.manifest.refuses_over_limit();
     if refuses {
         let key = key_of(&submission, checked);
         if let Some(known) = Box::pin(replay::known(door, &submission, key)).await? {
@@ -61,7 +61,7 @@ pub(crate) async fn commit(
             return Box::pin(replay::known_or(door, &submission, key, refusal)).await;
         }
     };
-    if refuses {
+    if refuses && admission.starts_now() {
         Box::pin(starts::enter(door, &submission.tenant, &submission.tool)).await?;
     }
     let call = new_call(door.dispatcher, &submission, checked, id, &admission);
@@ -176,7 +176,9 @@ pub(crate) fn new_call(
     call_id: CallId,
     admission: &Admission,
 ) -> NewCall {
-    let Checked { tool, arguments } = checked;
+    let Checked {
+        tool, arguments, ..
+    } = checked;
     let (manifest, headers) = (&tool.manifest, &submission.headers);
     let key = key_of(submission, checked);
     let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);

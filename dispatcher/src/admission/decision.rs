@@ -7,6 +7,7 @@
 use fleet::{
     breaker::BreakerId,
     hold::{HeldWhy, Line},
+    ids::QueueName,
     manifest::Manifest,
     said,
     wire::{code::Code, message::Message},
@@ -39,8 +40,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) no_quota: Option<NoQuota>,
     /// The breaker of its target is shut, and calls of its tool wait for it.
     pub(crate) shut: Option<BreakerId>,
-    /// The tool that it names.
-    pub(crate) tool: Option<&'a Manifest>,
+    /// The newest version of its tool, and the queue of its own.
+    pub(crate) tool: Option<(&'a Manifest, &'a QueueName)>,
     /// The stream has no room for its pointer, or other calls wait for that room already; or its tenant has as many calls of its
     /// queue under way as it may have.
     pub(crate) no_room: bool,
@@ -107,8 +108,8 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Decision {
     }
     match facts.tool {
         // Of a limited tool, only a release counts the free places and start times, over the whole fleet.
-        Some(tool) if always_waits(tool) || facts.no_room => {
-            let line = line_of(tool, facts.shares_slots);
+        Some((tool, queue)) if always_waits(tool) || facts.no_room => {
+            let line = line_of(tool, queue, facts.shares_slots);
             Decision::Hold(why_of(&line), line)
         }
         Some(_) | None => Decision::Now,
@@ -120,12 +121,12 @@ pub(super) fn always_waits(tool: &Manifest) -> bool {
     tool.concurrency.is_some() || tool.rate_limit.is_some() && !tool.refuses_over_limit()
 }
 
-/// The line in which a call of this tool waits: the tool's own if it has a limit, else one of the queue's.
-pub(crate) fn line_of(tool: &Manifest, shares_slots: bool) -> Line {
+/// The line in which a call waits: its tool's own if the newest version has a limit, else one of the call's queue.
+pub(crate) fn line_of(tool: &Manifest, queue: &QueueName, shares_slots: bool) -> Line {
     match (tool.is_limited(), shares_slots) {
         (true, _) => Line::Tool(tool.name.clone()),
-        (false, true) => Line::Slots(tool.queue.clone()),
-        (false, false) => Line::Queue(tool.queue.clone()),
+        (false, true) => Line::Slots(queue.clone()),
+        (false, false) => Line::Queue(queue.clone()),
     }
 }
 
@@ -280,7 +281,7 @@ mod tests {
             ..Facts::default()
         };
         let of = |tool, no_room| Facts {
-            tool: Some(tool),
+            tool: Some((tool, &tool.queue)),
             no_room,
             ..Facts::default()
         };
@@ -465,7 +466,10 @@ mod tests {
 
     #[test]
     fn a_call_that_is_published_has_the_line_in_which_it_would_wait() {
-        let line = |concurrency, shares| line_of(&tool(concurrency), shares).to_string();
+        let line = |concurrency, shares| {
+            let tool = tool(concurrency);
+            line_of(&tool, &tool.queue, shares).to_string()
+        };
         assert_eq!(line(None, false), "payments");
         assert_eq!(line(None, true), "slots/payments");
         assert_eq!(

@@ -50,6 +50,7 @@ pub(crate) async fn admit(
     call: CallId,
 ) -> Result<Admission, Refusal> {
     let (tenant, tool) = (&submission.tenant, &checked.tool.manifest);
+    let newest = &checked.newest.manifest;
     let pause = Paused::of(door, tenant, checked).await?;
     let repeated = door.repeats.of(&door.registry, submission, checked);
     if pause.is_some() || repeated.is_some() {
@@ -64,8 +65,8 @@ pub(crate) async fn admit(
         Err(none) => (Admitted::default(), Some(none)),
     };
     let shares_slots = door.running.most().is_some();
-    let shut = shut::breaker_of(door, tenant, tool);
-    let goes_on = (pause.is_none() && shut.is_none() && asks_for_room(tool, no_quota))
+    let shut = shut::breaker_of(door, tenant, newest, tool);
+    let goes_on = (pause.is_none() && shut.is_none() && asks_for_room(newest, no_quota))
         .then(|| door.running.enter(&tool.queue, tenant, call))
         .flatten();
     let running_share = goes_on.and_then(|place| Some((place, door.meter.permit(&tool.queue)?)));
@@ -74,13 +75,13 @@ pub(crate) async fn admit(
         no_quota,
         pause: pause.as_ref(),
         shut,
-        tool: Some(tool),
+        tool: Some((newest, &tool.queue)),
         no_room: permit.is_none(),
         shares_slots,
         ..Facts::default()
     };
     let (held, line) = match decide(&facts) {
-        Decision::Now => (None, line_of(tool, shares_slots)),
+        Decision::Now => (None, line_of(newest, &tool.queue, shares_slots)),
         Decision::Hold(why, line) => (Some(why), line),
         Decision::Refuse(refusal) => return Err(refusal),
     };
@@ -114,6 +115,11 @@ impl Admission {
     /// Whether the call is held instead of published.
     pub(crate) const fn is_held(&self) -> bool {
         self.held.is_some()
+    }
+
+    /// Whether the call starts as soon as its tool's limit lets it: it waits neither for the end of a pause nor for a breaker.
+    pub(crate) const fn starts_now(&self) -> bool {
+        !matches!(self.held, Some(HeldWhy::Pause | HeldWhy::Breaker))
     }
 
     /// The call is in the ledger: its shares are given back when the ledger says that it has ended.

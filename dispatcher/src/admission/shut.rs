@@ -11,10 +11,16 @@ use tokio::time::Instant;
 use crate::door::Door;
 
 /// The breaker that is shut for a new call of a tool whose calls wait for it. The gate decides about calls that end instead, and
-/// about the first one of a breaker that has no row. Where the tool has no breaker this costs a look at its manifest.
-pub(super) fn breaker_of(door: &Door, tenant: &Label, tool: &Manifest) -> Option<BreakerId> {
-    let spec = tool.breaker.as_ref()?;
-    if tool.when_open() != WhenOpen::Wait {
+/// about the first one of a breaker that has no row. Its settings are those of the newest version, and its target is that of the
+/// call's. Where the tool has no breaker this costs a look at its manifest.
+pub(super) fn breaker_of(
+    door: &Door,
+    tenant: &Label,
+    newest: &Manifest,
+    tool: &Manifest,
+) -> Option<BreakerId> {
+    let spec = newest.breaker.as_ref()?;
+    if newest.when_open() != WhenOpen::Wait {
         return None;
     }
     let (controls, now) = (door.registry.controls(), Instant::now());

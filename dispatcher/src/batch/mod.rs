@@ -206,8 +206,10 @@ impl<'a> Batch<'a> {
                         if own_trace {
                             call.trace = submission.headers.trace.clone();
                         }
+                        let takes_start =
+                            checked.newest.manifest.refuses_over_limit() && admission.starts_now();
                         let pending = PendingAccept::new(submission, call, admission);
-                        if checked.tool.manifest.refuses_over_limit() {
+                        if takes_start {
                             self.paced.push((place, pending));
                         } else {
                             self.new.push((place, pending));

@@ -63,7 +63,7 @@ impl Repeats {
     ) -> Option<Repeated> {
         let within = Within::of_submission(submission)?;
         let key = within.key(&submission.tool, &checked.arguments.hash);
-        self.at_cap(registry, &submission.tenant, &checked.tool.manifest, &key)
+        self.at_cap(registry, &submission.tenant, &checked.newest.manifest, &key)
     }
 
     /// Whether the call of this key has failed as often as its tool's cap allows, and operators let that count.

@@ -167,8 +167,8 @@ impl Sweep {
     /// Where a call waits that no pause covers.
     fn own_line(&self, held: &HeldCall) -> Line {
         let shares_slots = self.running.most().is_some();
-        match self.registry.version(&held.tool, held.tool_version) {
-            Some(tool) => line_of(&tool.manifest, shares_slots),
+        match self.registry.current(&held.tool) {
+            Some(newest) => line_of(&newest.manifest, &held.queue, shares_slots),
             None => Line::Queue(held.queue.clone()),
         }
     }

@@ -310,6 +310,79 @@ async fn who_could_not_start_at_once_is_refused_and_a_known_key_is_answered() {
     invariants::hold(&fleet, &witness).await;
 }
 
+/// The newest version's limit refuses, whatever version a caller asks for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_of_an_older_version_is_refused_too() {
+    let witness = Witness::start().await;
+    let old = paced(&witness, "look", "{calls: 1, per: 1h}");
+    let fleet = Fleet::start(Spec::with([old.clone()])).await;
+    fleet
+        .apply(&(old.replace("version: 1", "version: 2") + "on_limit: refuse\n"))
+        .await;
+    let of_version = |version: &str| {
+        let call = fleet.submit("look", &json!({"what": "look"}));
+        call.header("Toolfleet-Tool-Version", version)
+    };
+    // It takes the only start.
+    until_within(PATIENCE, "the new version to be known", async || {
+        let answer = of_version("2").asynchronous().await;
+        (answer["state"] == "queued").then_some(())
+    })
+    .await;
+    for version in ["1", "2", "1"] {
+        let refused = of_version(version).asynchronous().await;
+        assert_eq!(refused.code(), "rate_limited", "{version}: {}", *refused);
+    }
+}
+
+/// A call that waits for the end of a pause is in nobody's way, also at a tool that refuses what could not start at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn paused_calls_take_no_start_time_at_the_door() {
+    let witness = Witness::start().await;
+    let limit = "{calls: 1, per: 1h}\non_limit: refuse";
+    let fleet = Fleet::start(Spec::with([paced(&witness, "look", limit)])).await;
+    let call = |tenant: &str, what: &str| {
+        let call = fleet.submit("look", &json!({ "what": what }));
+        call.tenant(tenant).asynchronous()
+    };
+    // It takes the only start: from now on each call is refused that asks for one.
+    let first = call("acme", "first").await;
+    assert_eq!(first["state"], "queued", "{}", *first);
+    let pause =
+        json!({"do": "pause", "tool": "look", "tenant": "eve", "actor": "ada", "note": "why"});
+    let pause = fleet.ask("toolfleet.admin.control", &pause).await;
+    assert_eq!(pause["result"], "set", "{}", *pause);
+    until_within(PATIENCE, "the door to know of it", async || {
+        (call("eve", "paused").await["state"] == "queued").then_some(())
+    })
+    .await;
+    let item = json!({"tool": "look", "args": {"what": "paused"}});
+    let batch = json!({"calls": [item, item, item]});
+    let answer = fleet.ask("toolfleet.v1.eve.batch", &batch).await;
+    let items = answer["items"].as_array().unwrap();
+    assert!(
+        items.iter().all(|item| item["state"] == "queued"),
+        "{}",
+        *answer
+    );
+    assert_eq!(call("acme", "second").await.code(), "rate_limited");
+    const PAUSED: &str =
+        "SELECT count(*) FROM toolfleet.calls WHERE tenant = 'eve' AND held_why = 'pause'";
+    const LIMITED: &str =
+        "SELECT count(*) FROM toolfleet.calls WHERE tenant = 'eve' AND held_why = 'limit'";
+    assert_eq!(fleet.count(PAUSED).await, 4);
+    // Afterwards they wait for their start times, of which there is none for an hour.
+    let resume =
+        json!({"do": "resume", "tool": "look", "tenant": "eve", "actor": "ada", "note": "why"});
+    let resumed = fleet.ask("toolfleet.admin.control", &resume).await;
+    assert_eq!(resumed["result"], "unset", "{}", *resumed);
+    until_within(PATIENCE, "all to wait for the limit", async || {
+        (fleet.count(LIMITED).await == 4).then_some(())
+    })
+    .await;
+    assert_eq!(witness.asked("paused"), 0);
+}
+
 /// A call that was released into a queue without workers is in nobody's way: not of the other tools that share its limit, and not
 /// of the newer version of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -109,8 +109,9 @@ impl Postgres {
                         note: place.note,
                     });
                 }
-                Err(ServerError::Ended { tail, .. })
-                    if passes(&tail, options.port.is_none()) && Instant::now() < repeat_until =>
+                Err(ServerError::Ended { .. })
+                    if passes(&process, options.port.is_none())
+                        && Instant::now() < repeat_until =>
                 {
                     sleep(POLL * 5).await;
                 }
@@ -256,9 +257,9 @@ async fn create_database(connection: &mut PgConnection) -> Result<(), sqlx::Erro
 }
 
 /// Whether a failure passes in a moment: the last backends of a killed server; a port taken between look and use.
-fn passes(log: &str, port_is_ours_to_choose: bool) -> bool {
-    log.contains("pre-existing shared memory block")
-        || (port_is_ours_to_choose && log.contains("could not bind"))
+fn passes(process: &Process, port_is_ours_to_choose: bool) -> bool {
+    process.has_logged("pre-existing shared memory block")
+        || (port_is_ours_to_choose && process.has_logged("could not bind"))
 }
 
 fn is_refused_login(problem: &sqlx::Error) -> bool {

@@ -182,6 +182,12 @@ impl Process {
         tail(&self.log, self.log_from)
     }
 
+    /// Whether the log says this, within the first 64 KiB since its start. A message that is looked for may be far from the
+    /// end: processes of a server that was killed write there too.
+    pub fn has_logged(&self, what: &str) -> bool {
+        read(&self.log, self.log_from).contains(what)
+    }
+
     /// The error of a process that ended while it should have started.
     pub(crate) fn ended_early(&self, status: ExitStatus) -> ServerError {
         let (server, log) = (self.name.clone(), self.log.clone());
@@ -293,15 +299,8 @@ pub async fn end_orphan(pid: u32, ending: Ending, is_ours: impl Fn(u32) -> bool)
 pub fn tail(log: &Path, from: u64) -> String {
     const BYTES_MAX: u64 = 8 * 1024;
     const LINES_MAX: usize = 15;
-    let read = || -> io::Result<String> {
-        let mut file = File::open(log)?;
-        let length = file.metadata()?.len();
-        let mut text = Vec::new();
-        file.seek(SeekFrom::Start(from.max(length.saturating_sub(BYTES_MAX))))?;
-        file.take(BYTES_MAX).read_to_end(&mut text)?;
-        Ok(String::from_utf8_lossy(&text).into_owned())
-    };
-    let text = read().unwrap_or_default();
+    let length = fs::metadata(log).map_or(0, |log| log.len());
+    let text = read(log, from.max(length.saturating_sub(BYTES_MAX)));
     let lines: Vec<&str> = text.lines().collect();
     let last = &lines[lines.len().saturating_sub(LINES_MAX)..];
     if last.is_empty() {
@@ -309,6 +308,19 @@ pub fn tail(log: &Path, from: u64) -> String {
     } else {
         format!("  {}", last.join("\n  "))
     }
+}
+
+/// What a log says from this offset on, 64 KiB at most; nothing where it cannot be read.
+fn read(log: &Path, from: u64) -> String {
+    const BYTES_MAX: u64 = 64 * 1024;
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = File::open(log)?;
+        let mut text = Vec::new();
+        file.seek(SeekFrom::Start(from))?;
+        file.take(BYTES_MAX).read_to_end(&mut text)?;
+        Ok(text)
+    };
+    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
 }
 
 fn send(pid: u32, signal: Signal) {
@@ -379,6 +391,16 @@ mod tests {
         assert_eq!(tail(&log, 4).lines().count(), 15);
         assert_eq!(tail(&log, 40_004), "  (nothing)");
         assert_eq!(tail(&folder.path().join("none"), 0), "  (nothing)");
+    }
+
+    #[tokio::test]
+    async fn what_it_logged_is_found_behind_what_others_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let mut process = shell("echo the reason; yes others | head -n 500", &log);
+        process.wait().await.unwrap();
+        assert!(!process.log_tail().contains("the reason"));
+        assert!(process.has_logged("the reason"));
     }
 
     #[tokio::test]

@@ -3,10 +3,11 @@
     SELECT * FROM unnest($2::uuid[], $3::uuid[], $4::bigint[], $6::text[]) AS input (call_id, attempt_id, timeout_ms, rate_mode)
 ), due AS MATERIALIZED (
     SELECT o.call_id, o.tool, o.tenant, i.attempt_id, i.timeout_ms, i.rate_mode, coalesce(o.rate_at, CASE
-            -- Its start time was taken at the door, through which no probe comes.
-            WHEN o.attempts = 0 AND o.probe_of IS NULL AND (
-                SELECT v.manifest->>'on_limit' FROM toolfleet.tool_versions v
-                WHERE v.tool = o.tool AND v.version = o.tool_version AND v.rate_limit IS NOT NULL) = 'refuse' THEN o.accepted_at
+            -- Its start time was taken at the door: no probe comes through it, and what has waited since has none, or a void one.
+            -- For the second in which a dispatcher does not know of a new limit its calls start without.
+            WHEN o.attempts = 0 AND o.probe_of IS NULL AND o.not_before = o.accepted_at AND (
+                SELECT v.rate_limit IS NOT NULL AND v.manifest->>'on_limit' = 'refuse' AND v.applied_at <= o.accepted_at
+                FROM toolfleet.tool_versions v WHERE v.tool = o.tool ORDER BY v.version DESC LIMIT 1) THEN o.accepted_at
             END) AS rate_at
     FROM input i
     JOIN toolfleet.open_calls o USING (call_id)
