@@ -64,9 +64,12 @@ pub struct Facts {
     pub(crate) tool_known: bool,
     /// The limit of its tool, where it has one.
     pub(crate) tool_limit: Option<ToolLimit>,
-    /// How many attempts of its tool start in a time, where that is limited.
+    /// How many attempts of its tool start in a time, where that is limited and operators let the limit count.
     #[serde(default)]
     pub(crate) rate: Option<RateFacts>,
+    /// Of a held call that does not wait for a breaker: what the one of its tool does, with `forced ` where an operator says so.
+    #[serde(default)]
+    pub(crate) behind_breaker: Option<String>,
     /// The workers of its queue that count as live. A killed worker does until its lease is over.
     pub(crate) workers: Vec<Worker>,
     /// Running calls of its queue, on all workers.

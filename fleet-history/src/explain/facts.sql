@@ -37,6 +37,19 @@ SELECT row_to_json(f)::text FROM (
            CASE WHEN c.held AND c.line LIKE 'breaker/%' THEN (SELECT row_to_json(b) FROM (
                 SELECT k.target, k.state, k.forced, k.opened_at, k.open_until, k.why FROM toolfleet.breakers k
                 WHERE c.line = 'breaker/' || k.breaker_id) b) END AS breaker,
+           -- Another wall behind the one that holds it now.
+           CASE WHEN c.held AND c.line NOT LIKE 'breaker/%' THEN (
+                SELECT coalesce(f.forced, CASE WHEN EXISTS (
+                    SELECT FROM toolfleet.breakers b WHERE b.tool = c.tool AND b.state <> 'closed') THEN 'open' ELSE 'closed' END)
+                FROM toolfleet.tools t
+                LEFT JOIN LATERAL (
+                    SELECT 'forced ' || (k.setting #>> '{}') AS forced FROM toolfleet.controls k
+                    WHERE k.kind = 'breaker' AND k.tool = c.tool) f ON true
+                WHERE t.tool = c.tool AND t.current AND t.manifest->'breaker' IS NOT NULL
+                  AND coalesce((SELECT k.setting #>> '{}' FROM toolfleet.controls k
+                          WHERE k.kind = 'mode' AND k.subject = 'breaker'
+                            AND c.tool = coalesce(k.tool, c.tool) AND c.tenant = coalesce(k.tenant, c.tenant)
+                          ORDER BY k.tool IS NULL, k.tenant IS NULL LIMIT 1), 'enforce') = 'enforce') END AS behind_breaker,
            c.error->>'code' AS error_code, c.obstacle, now() AS now, c.accepted_at, c.not_before, c.deadline_at,
            EXISTS (SELECT FROM toolfleet.tools t
                    WHERE t.tool = c.tool AND t.version = c.tool_version) AS tool_known,
@@ -50,6 +63,11 @@ SELECT row_to_json(f)::text FROM (
                        CASE WHEN r.shared_by <> 'tenant' OR r.tenant = c.tenant THEN r.next_start_at END AS next_start_at,
                        CASE WHEN r.shared_by <> 'tenant' OR r.tenant = c.tenant THEN r.closed_until END AS closed_until
                 FROM toolfleet.limits r WHERE c.tool = ANY (r.tools)
+                  -- As fleet/src/modes.rs says: a tool says more than a tenant.
+                  AND coalesce((SELECT k.setting #>> '{}' FROM toolfleet.controls k
+                          WHERE k.kind = 'mode' AND k.subject = 'rate_limit'
+                            AND c.tool = coalesce(k.tool, c.tool) AND c.tenant = coalesce(k.tenant, c.tenant)
+                          ORDER BY k.tool IS NULL, k.tenant IS NULL LIMIT 1), 'enforce') = 'enforce'
                 ORDER BY r.tenant = c.tenant DESC NULLS LAST LIMIT 1) l) AS rate,
            (SELECT count(*) FROM toolfleet.calls o
             WHERE o.line IS NOT NULL AND o.queue = c.queue AND o.state = 'running') AS queue_running,

@@ -15,7 +15,11 @@ pub(super) fn held(facts: &Facts, rate: &RateFacts, behind: &str) -> Explanation
     let told = in_words(facts, rate);
     because(
         REASON,
-        format!("{told}; {}, and {behind}", next_start(rate)),
+        format!(
+            "{told}; {}, and {behind}{}",
+            next_start(rate),
+            beside_breaker(facts)
+        ),
         next(rate),
     )
 }
@@ -32,6 +36,20 @@ pub(super) fn beside(facts: &Facts) -> String {
         let told = in_words(facts, rate);
         format!("; besides, {told} ({})", next_start(rate))
     })
+}
+
+/// The addition where the call would wait for a breaker next.
+pub(super) fn beside_breaker(facts: &Facts) -> String {
+    let tool = &facts.tool;
+    match facts.behind_breaker.as_deref() {
+        Some("forced open") => format!(
+            "; besides, an operator has forced the breaker of its tool {tool} open, so nothing is sent then (toolfleet control list)"
+        ),
+        Some("open") => {
+            format!("; besides, the breaker of its tool {tool} is open: what it depends on fails")
+        }
+        _ => String::new(),
+    }
 }
 
 /// How many may start, and who shares that.

@@ -281,8 +281,9 @@ fn held(facts: &Facts, workers: &QueueWorkers<'_>) -> Explanation {
         return because(
             "tool_limit",
             format!(
-                "its tool {tool} runs {at_a_time} at a time over the whole fleet; {running} run now, and {behind}{}",
-                rates::beside(facts)
+                "its tool {tool} runs {at_a_time} at a time over the whole fleet; {running} run now, and {behind}{}{}",
+                rates::beside(facts),
+                rates::beside_breaker(facts)
             ),
             format!(
                 "wait; toolfleet.slots says what runs, and a higher `concurrency` in a new version of {tool} lets more run"
@@ -373,10 +374,11 @@ fn paused(facts: &Facts) -> Explanation {
     because(
         "paused",
         format!(
-            "it is paused since {since} by {actor}, {until} (control {id}): {}{}{}",
+            "it is paused since {since} by {actor}, {until} (control {id}): {}{}{}{}",
             pause.note,
             also_paused(facts),
-            rates::beside(facts)
+            rates::beside(facts),
+            rates::beside_breaker(facts)
         ),
         format!("{next}; its deadline goes on"),
     )

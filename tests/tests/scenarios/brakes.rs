@@ -1,11 +1,12 @@
 //! Modes of the engine's own brakes: what an operator lets only observe stops nothing, and what is switched off is not asked.
 
 use fleet::ids::CallId;
+use fleet_history::explain;
 use fleet_tests::{
     caller::{Answer, Submission},
     fleet::{Fleet, Spec, counter},
     invariants,
-    wait::until_so,
+    wait::{until, until_so},
     witness::{Reply, Witness},
 };
 use futures_util::future::join_all;
@@ -326,4 +327,38 @@ async fn breakers_and_limits_are_set_on_the_fleets_subject_and_no_tenant_takes_a
     let held = "SELECT count(*) FROM toolfleet.controls WHERE actor LIKE 'eve%'";
     assert_eq!(fleet.count(held).await, 0);
     invariants::hold(&fleet, &witness).await;
+}
+
+/// What `explain` says beside the reason for which a call waits: the walls behind it, and none that operators have taken away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_names_the_brakes_that_would_hold_a_paused_call_next() {
+    const LIMIT: &str = "starts at most 1 in 1h";
+    const FORCED: &str = "an operator has forced the breaker of its tool look open";
+    let witness = Witness::start().await;
+    let tool = witness.tool("look", "read") + "rate_limit: {calls: 1, per: 1h}\nbreaker: {}\n";
+    let fleet = Fleet::start(Spec::with([tool]).workers(0, &[])).await;
+    for wish in [
+        json!({"do": "pause", "tool": "look"}),
+        json!({"do": "breaker", "tool": "look", "position": "open"}),
+    ] {
+        let set = asked(&fleet, wish).await;
+        assert_eq!(set["result"], "set", "{}", *set);
+    }
+    // Those that come before the dispatcher knows of the pause wait for the limit.
+    let call = until("a call to be paused", async || {
+        let call = look(&fleet, "a").asynchronous().await.call_id();
+        (fleet.call(call).await["held_why"] == "pause").then_some(call)
+    })
+    .await;
+    let because = async || {
+        let facts = explain::facts(&fleet.database.pool, call).await.unwrap();
+        explain::explain(&facts.unwrap().read().unwrap()).because
+    };
+    for brake in [("rate_limit", LIMIT), ("breaker", FORCED)] {
+        let (name, told) = brake;
+        assert!(because().await.contains(told), "{}", because().await);
+        let off = set(&fleet, name, "off").await;
+        assert!(!because().await.contains(told), "{}", because().await);
+        unset(&fleet, off).await;
+    }
 }

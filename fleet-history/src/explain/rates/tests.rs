@@ -45,6 +45,25 @@ fn a_call_that_waits_for_its_start_says_how_many_may_start_and_when() {
             ("rate_limited", because)
         );
     }
+    for (breaker, besides) in [
+        (
+            "forced open",
+            "; besides, an operator has forced the breaker of its tool charge open, so nothing is sent then (toolfleet control list)",
+        ),
+        (
+            "open",
+            "; besides, the breaker of its tool charge is open: what it depends on fails",
+        ),
+        ("closed", ""),
+        ("forced closed", ""),
+    ] {
+        let told = found(
+            &json!({"held": true, "line": "tool/charge", "held_why": "limit", "ahead": 12, "others": 0,
+                "rate": rate(json!({})), "behind_breaker": breaker}),
+        );
+        let ends = format!("in the line tool/charge{besides}");
+        assert!(told.because.ends_with(&ends), "{breaker}: {told:?}");
+    }
     let unset = held(rate(json!({"name": "bank", "calls": null})));
     assert!(
         unset
