@@ -507,17 +507,16 @@ async fn callers_with_short_deadlines_open_no_breaker() {
     let look = "timeout: 10s\nbreaker: {calls: 5}";
     let fleet = Fleet::start(Spec::with([tool(&witness, "look", "read", look)])).await;
     witness.always("slow", Reply::DoneAfter(Duration::from_millis(400)));
-    let short = (0..20).map(|_| {
+    let short = async || {
         let call = fleet.submit("look", &json!({"what": "slow"}));
-        call.header("Toolfleet-Deadline-Ms", "150").wait()
-    });
-    let answers = join_all(short).await;
-    let timed_out = answers.iter().filter(|answer| answer.code() == "timeout");
-    println!(
-        "{} of 20 had begun when their time was over",
-        timed_out.count()
-    );
-    assert!(witness.asked("slow") >= 5, "enough to open it");
+        call.header("Toolfleet-Deadline-Ms", "150").wait().await
+    };
+    // On a busy machine the time of most is over before they begin.
+    until_so("as many to begin as open it", async || {
+        join_all((0..5).map(|_| short())).await;
+        witness.asked("slow") >= 5
+    })
+    .await;
     // The same target answers who waits for it; as many as decide.
     let patient = (0..5).map(|_| fleet.submit("look", &json!({"what": "slow"})).wait());
     let answers = join_all(patient).await;
