@@ -10,7 +10,7 @@ use fleet::{
     outcome::ToolFailure,
     registry::Tool,
     said,
-    store::{postpone::Pause, read},
+    store::{postpone::PostponedFor, read},
     wire::{code::Code, message::Message, pointer::Pointer},
 };
 
@@ -29,7 +29,7 @@ pub(crate) enum Consent {
     /// It must not run, for this reason.
     Refused(Box<Round>, ToolFailure),
     /// It waits so long, for this reason.
-    Waits(Pause, Obstacle),
+    Waits(PostponedFor, Obstacle),
 }
 
 /// The most bytes of details that a refusal keeps.
@@ -80,7 +80,7 @@ pub(crate) async fn ask(
                 "它的拦截器 {name} 要求这次调用等待"
             );
             let obstacle = Obstacle::new(Lack::Consent, &why, &worker.name);
-            Ok(Consent::Waits(Pause::For(pause), obstacle))
+            Ok(Consent::Waits(PostponedFor::Exactly(pause), obstacle))
         }
         Err(Stopped::Failed { interceptor: name }) => {
             let why = said!(
@@ -88,7 +88,7 @@ pub(crate) async fn ask(
                 "它的拦截器 {name} 出错了"
             );
             let obstacle = Obstacle::new(Lack::Consent, &why, &worker.name);
-            Ok(Consent::Waits(Pause::Growing, obstacle))
+            Ok(Consent::Waits(PostponedFor::Growing, obstacle))
         }
     }
 }

@@ -19,7 +19,7 @@ use fleet::{
     said,
     store::{
         StoreError,
-        postpone::{self, Pause, Postponed},
+        postpone::{self, Postponed, PostponedFor},
         read::{self, CallRow, CallState},
     },
     telemetry::report,
@@ -176,7 +176,7 @@ async fn cannot_run(
     rev: Option<i32>,
     obstacle: &Obstacle,
 ) -> Skip {
-    let put_off = put_off(worker, call, rev, obstacle, Pause::Growing).await;
+    let put_off = put_off(worker, call, rev, obstacle, PostponedFor::Growing).await;
     put_off.err().unwrap_or(Skip::CannotRun)
 }
 
@@ -187,7 +187,7 @@ async fn put_off(
     call: CallId,
     rev: Option<i32>,
     obstacle: &Obstacle,
-    pause: Pause,
+    pause: PostponedFor,
 ) -> Result<(), Skip> {
     let postponed = match rev {
         Some(rev) => postpone(worker, call, rev, obstacle, pause).await,
@@ -216,7 +216,7 @@ async fn postpone(
     call: CallId,
     rev: i32,
     obstacle: &Obstacle,
-    pause: Pause,
+    pause: PostponedFor,
 ) -> Result<bool, StoreError> {
     let postponed = Postponed {
         call,

@@ -12,9 +12,9 @@ use crate::{ids::CallId, obstacle::Obstacle};
 
 /// How long a call waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pause {
+pub enum PostponedFor {
     /// So long.
-    For(Duration),
+    Exactly(Duration),
     /// Two seconds, and where it was accepted longer ago an eighth of that, up to 30 s.
     ///
     /// Ten thousand calls that no worker can run for hours do not keep the fleet busy, and a call that one can run again after
@@ -22,11 +22,11 @@ pub enum Pause {
     Growing,
 }
 
-impl Pause {
+impl PostponedFor {
     /// The shortest and the longest it may be, in seconds. In between it is an eighth of the call's age.
     const fn bounds(self) -> (f64, f64) {
         match self {
-            Self::For(pause) => (pause.as_secs_f64(), pause.as_secs_f64()),
+            Self::Exactly(pause) => (pause.as_secs_f64(), pause.as_secs_f64()),
             Self::Growing => (2.0, 30.0),
         }
     }
@@ -40,7 +40,7 @@ pub struct Postponed<'a> {
     /// Its revision when it was read.
     pub rev: i32,
     /// How long it waits.
-    pub pause: Pause,
+    pub pause: PostponedFor,
     /// The reason.
     pub obstacle: &'a Obstacle,
     /// The author: `worker <id>`.

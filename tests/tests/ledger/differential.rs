@@ -21,7 +21,7 @@ use fleet::{
         StoreError,
         complete::{AttemptCost, Decision, EndedAttempt, Ending, EndingKind, Guard as LedgerGuard},
         ledger::Completing,
-        postpone::{Pause, Postponed, postpone},
+        postpone::{Postponed, PostponedFor, postpone},
         probe::{self, Doubted, NewProbe, ProbeState, Remark},
         settle::{self, SettledAs, Settlement},
         sweep, workers,
@@ -411,7 +411,8 @@ impl World {
                 }
             }
             Op::Postpone { rev, long } => {
-                let pause = Pause::For(Duration::from_secs(if *long { 3600 } else { 0 }));
+                let pause =
+                    PostponedFor::Exactly(Duration::from_secs(if *long { 3600 } else { 0 }));
                 let obstacle = Obstacle::new(Lack::ProgramSlot, &Message::fixed("x", "x"), "test");
                 let postponed = Postponed {
                     call: id,

@@ -12,7 +12,7 @@ use fleet::{
         accept::NewCall,
         complete::{AttemptCost, EndingKind, Guard},
         limited,
-        postpone::{Pause, Postponed, postpone, put_back},
+        postpone::{Postponed, PostponedFor, postpone, put_back},
         release::{self, Released},
         sweep, under_way,
         walk::{self, Worth},
@@ -493,7 +493,7 @@ async fn a_held_call_is_not_postponed_and_its_doubt_is_not_held() {
     let postponed = Postponed {
         call,
         rev: 0,
-        pause: Pause::For(Duration::from_secs(1)),
+        pause: PostponedFor::Exactly(Duration::from_secs(1)),
         obstacle: &obstacle,
         actor: "test",
     };
@@ -540,7 +540,7 @@ async fn a_call_that_is_put_back_remarks_on_it_when_the_reason_is_news() {
         let postponed = Postponed {
             call,
             rev,
-            pause: Pause::For(Duration::from_secs(1)),
+            pause: PostponedFor::Exactly(Duration::from_secs(1)),
             obstacle: &obstacle,
             actor: "worker test",
         };
@@ -548,7 +548,7 @@ async fn a_call_that_is_put_back_remarks_on_it_when_the_reason_is_news() {
         // A message that came late leaves it alone: it waits already.
         let late = Postponed {
             rev: rev + i32::from(is_news),
-            pause: Pause::For(Duration::from_secs(9)),
+            pause: PostponedFor::Exactly(Duration::from_secs(9)),
             ..postponed
         };
         assert!(!postpone(pool, late).await.unwrap());
@@ -595,7 +595,7 @@ async fn a_call_that_has_waited_longer_is_put_back_for_longer() {
             let postponed = Postponed {
                 call,
                 rev: 0,
-                pause: Pause::Growing,
+                pause: PostponedFor::Growing,
                 obstacle: &Obstacle::new(lack, &why, "test"),
                 actor: "worker test",
             };
@@ -656,7 +656,7 @@ async fn a_late_message_leaves_the_pause_between_two_attempts_alone() {
         let postponed = Postponed {
             call,
             rev,
-            pause: Pause::For(Duration::from_secs(1)),
+            pause: PostponedFor::Exactly(Duration::from_secs(1)),
             obstacle: &obstacle,
             actor: "test",
         };

@@ -161,7 +161,8 @@ async fn calls_whose_messages_cannot_be_read_are_run_in_a_busy_queue() {
     let witness = Witness::start().await;
     let tools = [witness.tool("charge", "once")];
     let mut fleet = Fleet::start(Spec::with(tools).dispatchers(2).workers(0, &[])).await;
-    let calls = accept(&fleet, 60).await;
+    // As many as keep it busy on a slow machine, too.
+    let calls = accept(&fleet, 200).await;
     for what in 0..calls.len() {
         witness.always(
             &what.to_string(),
@@ -188,13 +189,16 @@ async fn calls_whose_messages_cannot_be_read_are_run_in_a_busy_queue() {
     })
     .await;
     let others =
-        |asked: &BTreeSet<String>| (0..60).filter(|n| !asked.contains(&n.to_string())).count();
+        |asked: &BTreeSet<String>| (0..200).filter(|n| !asked.contains(&n.to_string())).count();
     let asked: BTreeSet<String> =
         witness.look(|seen| seen.requests.iter().map(|r| r.what.clone()).collect());
     assert!(
         others(&asked) > 6,
         "the queue was busy all the while: {asked:?}"
     );
+    for what in 0..calls.len() {
+        witness.always(&what.to_string(), Reply::Done);
+    }
     each_ran_once(&fleet, &witness, &calls).await;
     assert_eq!(fleet.count(OPEN).await, 0);
     // What it cannot read it cannot remove either, and counts until its stream is made anew.

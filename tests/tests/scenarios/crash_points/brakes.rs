@@ -58,15 +58,23 @@ pub(super) async fn a_worker_stops_at(point: Checkpoint) {
     fleet.report_death(&mut worker).await;
     fleet.add_worker(&[]).await;
     until_all_are_decided(&fleet).await;
+    let mut under_way = 0;
     for what in whats {
-        assert_eq!(states(&fleet, what).await, ["succeeded"], "{what}, {point}");
-        let times = witness.applied(what);
+        let (states, times) = (states(&fleet, what).await, witness.applied(what));
+        if point == Checkpoint::Paced && states == ["in_doubt"] {
+            // On a busy machine one may have had its start time at once, and run while the next one was sent back.
+            assert!(times <= 1, "{what}, {point}");
+            under_way += 1;
+            continue;
+        }
+        assert_eq!(states, ["succeeded"], "{what}, {point}");
         match point {
             // An attempt may have been under way when the process ended.
             Checkpoint::Counted | Checkpoint::Reported => assert!(times >= 1, "{what}, {point}"),
             _ => assert_eq!(times, 1, "{what}, {point}"),
         }
     }
+    assert!(under_way <= 1, "{under_way} were under way");
     match point {
         Checkpoint::Paced => starts_are_a_step_apart(&fleet, &accepted).await,
         _ => a_breaker_is_closed_in_the_end(&fleet, &witness).await,
