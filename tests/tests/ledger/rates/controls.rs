@@ -319,4 +319,36 @@ async fn new_numbers_open_what_a_remote_has_closed() {
             .unwrap();
         assert_eq!(closed().await, 0, "{setting}");
     }
+    // `calls explain` advises the very command that was given before.
+    let same = limit(SUBJECT, r#"{"calls": 3, "per_ms": 1000}"#);
+    let again = controls::replace(pool, &same).await.unwrap();
+    assert!(matches!(again, ControlSet::Already(_)), "{again:?}");
+    starts::close(pool, &tool, &tenant, std::time::Duration::from_secs(3_600))
+        .await
+        .unwrap();
+    let opened = controls::replace(pool, &same).await.unwrap();
+    assert!(matches!(opened, ControlSet::Changed(_)), "{opened:?}");
+    assert_eq!(closed().await, 0);
+}
+
+#[tokio::test]
+async fn the_same_numbers_begin_anew_with_an_end_and_without_one_end_those_for_a_time() {
+    let scene = Scene::with(json!({"calls": 1, "per": "1s"})).await;
+    let pool = &scene.ledger.database.pool;
+    let usual = limit(SUBJECT, r#"{"calls": 5, "per_ms": 1000}"#);
+    let stopgap = NewControl {
+        for_ms: Some(600_000),
+        ..limit(SUBJECT, r#"{"calls": 2, "per_ms": 1000}"#)
+    };
+    controls::replace(pool, &usual).await.unwrap();
+    controls::replace(pool, &stopgap).await.unwrap();
+    let again = controls::replace(pool, &stopgap).await.unwrap();
+    assert!(matches!(again, ControlSet::Changed(_)), "{again:?}");
+    let again = controls::replace(pool, &usual).await.unwrap();
+    assert!(matches!(again, ControlSet::Changed(_)), "{again:?}");
+    let holding: i64 = sqlx::query_scalar("SELECT count(*) FROM toolfleet.live_controls")
+        .fetch_one(pool)
+        .await
+        .unwrap();
+    assert_eq!(holding, 1);
 }
