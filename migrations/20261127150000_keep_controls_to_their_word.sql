@@ -1,8 +1,9 @@
 -- Why: a control of a tenant's operators stayed theirs when those of the fleet changed it, so they took it away again. The same
--- command did not give a control its time anew, nor open what a remote had closed. `7` and `7.0` were two scopes. Actors, notes and what callers are told could hold characters that
+-- command did not give a control its time anew, nor open what a remote had closed. A tool could get the name of a shared limit, and
+-- then nobody could set either. `7` and `7.0` were two scopes. Actors, notes and what callers are told could hold characters that
 -- nobody sees.
--- Locks: rows of live_controls, at most 1000.
--- The release before survives it.
+-- Locks: SHARE ROW EXCLUSIVE on tool_versions, for the trigger; rows of live_controls, at most 1000.
+-- The release before survives it: it says an error of Postgres where a tool gets the name of a limit.
 
 -- A value of a scope in one spelling for each number, whoever writes it: the decimal without an exponent and without zeros at its
 -- end. Larger exponents than three digits are left: no arguments have such a number. So are numbers within arrays and objects.
@@ -24,6 +25,69 @@ $$;
 CREATE FUNCTION toolfleet.note_for(note text, set_in text, in_tenant text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN in_tenant IS NULL OR set_in = in_tenant THEN note ELSE 'set by the fleet''s operators' END
 $$;
+
+-- The limits of the tools that are offered, those of their newest versions; a tool that is retired has none.
+CREATE FUNCTION toolfleet.current_limits() RETURNS TABLE (tool text, version integer, is_shared boolean, name text)
+LANGUAGE sql STABLE SET search_path = toolfleet, pg_temp AS $$
+    SELECT v.tool, v.version, v.rate_limit->>'share' IS NOT NULL, coalesce(v.rate_limit->>'share', v.tool)
+    FROM (SELECT DISTINCT ON (t.tool) t.tool, t.version, t.rate_limit FROM toolfleet.tool_versions t
+          ORDER BY t.tool, t.version DESC) v
+    WHERE v.rate_limit IS NOT NULL
+      AND NOT EXISTS (SELECT FROM toolfleet.tool_retirements r WHERE r.tool = v.tool AND r.version >= v.version)
+$$;
+
+-- A limit is set by its name, so no name is both a tool's own limit and one that tools share. Whoever applies has the fleet's row, so of two
+-- that come at once the second one sees the first.
+CREATE FUNCTION toolfleet.refuse_second_limit() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = toolfleet, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM toolfleet.current_limits() mine JOIN toolfleet.current_limits() other USING (name)
+               WHERE mine.tool = NEW.tool AND mine.version = NEW.version AND other.is_shared <> mine.is_shared) THEN
+        RAISE EXCEPTION 'another tool has a limit with this name: one that tools share, or its own'
+            USING ERRCODE = 'unique_violation', CONSTRAINT = 'tool_versions_limit_name';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER refuses_second_name AFTER INSERT ON toolfleet.tool_versions FOR EACH ROW WHEN (NEW.rate_limit IS NOT NULL)
+    EXECUTE FUNCTION toolfleet.refuse_second_limit();
+
+-- As before, but the limits of retired tools are in no other's way.
+CREATE OR REPLACE FUNCTION toolfleet.limit_problem(c toolfleet.live_controls) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = toolfleet, pg_temp AS $$
+DECLARE
+    shape text := 'setting must be {"calls": 50, "per_ms": 1000} and perhaps "burst", in whole numbers';
+    calls numeric;
+    per_ms numeric;
+    burst numeric;
+    limits bigint := (
+        SELECT count(*)
+        FROM (SELECT DISTINCT t.tool FROM toolfleet.tool_versions t WHERE t.rate_limit IS NOT NULL) v
+        CROSS JOIN LATERAL toolfleet.rate_of(v.tool) r
+        WHERE r.name = c.subject);
+BEGIN
+    IF num_nonnulls(c.tool, c.queue, c.tenant, c.pointer, c.value, c.told) > 0 THEN
+        RETURN 'a limit has a name, as its subject, and no scope: no tool, queue, tenant, pointer, value or told';
+    ELSIF c.subject IS NULL OR limits = 0 THEN
+        RETURN 'subject must name a limit: that of a tool with a rate_limit of its own, or one that tools share';
+    ELSIF (SELECT count(DISTINCT l.is_shared) > 1 FROM toolfleet.current_limits() l WHERE l.name = c.subject) THEN
+        RETURN 'subject names the limit of a tool and a shared one; give the shared one another name, or retire the tool';
+    ELSIF c.setting IS NULL OR json_typeof(c.setting) <> 'object' THEN
+        RETURN shape;
+    ELSIF EXISTS (
+        SELECT FROM json_each(c.setting) s
+        WHERE s.key NOT IN ('calls', 'per_ms', 'burst') OR s.value::text !~ '^[0-9]{1,9}$') THEN
+        RETURN shape;
+    END IF;
+    calls := c.setting->>'calls';
+    per_ms := c.setting->>'per_ms';
+    burst := coalesce(c.setting->>'burst', '1');
+    RETURN CASE
+        WHEN calls IS NULL OR calls NOT BETWEEN 1 AND 1000000 THEN 'calls must be 1 to 1000000'
+        WHEN per_ms IS NULL OR per_ms NOT BETWEEN 1 AND 86400000 THEN 'per_ms must be 1 to 86400000, which is a day'
+        WHEN burst NOT BETWEEN 1 AND 10000 THEN 'burst must be 1 to 10000'
+        WHEN calls > per_ms * 100 THEN 'calls are more than 100 in a millisecond, which is no limit'
+        END;
+END $$;
 
 -- As before, and: what a person or a model reads has no characters that nobody sees.
 CREATE OR REPLACE FUNCTION toolfleet.control_problem(c toolfleet.live_controls, in_tenant text) RETURNS text
@@ -216,4 +280,5 @@ WHERE l.value <> toolfleet.plain_number(l.value) AND NOT EXISTS (
       AND o.queue IS NOT DISTINCT FROM l.queue AND o.tenant IS NOT DISTINCT FROM l.tenant AND o.pointer = l.pointer
       AND o.subject IS NOT DISTINCT FROM l.subject AND toolfleet.plain_number(o.value) = toolfleet.plain_number(l.value));
 
-REVOKE EXECUTE ON FUNCTION toolfleet.plain_number, toolfleet.has_invisible, toolfleet.note_for FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION toolfleet.plain_number, toolfleet.has_invisible, toolfleet.note_for, toolfleet.current_limits,
+    toolfleet.refuse_second_limit FROM PUBLIC;

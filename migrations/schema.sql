@@ -474,6 +474,17 @@ BEGIN
     RETURN NULL;
 END $$;
 
+CREATE FUNCTION toolfleet.current_limits() RETURNS TABLE(tool text, version integer, is_shared boolean, name text)
+    LANGUAGE sql STABLE
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+    SELECT v.tool, v.version, v.rate_limit->>'share' IS NOT NULL, coalesce(v.rate_limit->>'share', v.tool)
+    FROM (SELECT DISTINCT ON (t.tool) t.tool, t.version, t.rate_limit FROM toolfleet.tool_versions t
+          ORDER BY t.tool, t.version DESC) v
+    WHERE v.rate_limit IS NOT NULL
+      AND NOT EXISTS (SELECT FROM toolfleet.tool_retirements r WHERE r.tool = v.tool AND r.version >= v.version)
+$$;
+
 CREATE FUNCTION toolfleet.drop_breakers(ids bigint[]) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -1006,7 +1017,7 @@ DECLARE
     per_ms numeric;
     burst numeric;
     limits bigint := (
-        SELECT count(DISTINCT r.shared_by)
+        SELECT count(*)
         FROM (SELECT DISTINCT t.tool FROM toolfleet.tool_versions t WHERE t.rate_limit IS NOT NULL) v
         CROSS JOIN LATERAL toolfleet.rate_of(v.tool) r
         WHERE r.name = c.subject);
@@ -1015,8 +1026,8 @@ BEGIN
         RETURN 'a limit has a name, as its subject, and no scope: no tool, queue, tenant, pointer, value or told';
     ELSIF c.subject IS NULL OR limits = 0 THEN
         RETURN 'subject must name a limit: that of a tool with a rate_limit of its own, or one that tools share';
-    ELSIF limits > 1 THEN
-        RETURN 'subject names the limit of a tool and a shared one; give the shared one another name';
+    ELSIF (SELECT count(DISTINCT l.is_shared) > 1 FROM toolfleet.current_limits() l WHERE l.name = c.subject) THEN
+        RETURN 'subject names the limit of a tool and a shared one; give the shared one another name, or retire the tool';
     ELSIF c.setting IS NULL OR json_typeof(c.setting) <> 'object' THEN
         RETURN shape;
     ELSIF EXISTS (
@@ -1337,6 +1348,19 @@ CREATE FUNCTION toolfleet.refuse_illegal_move() RETURNS trigger
     AS $$
 BEGIN
     RAISE EXCEPTION 'illegal move of call %: % to %', OLD.call_id, OLD.state, NEW.state USING ERRCODE = 'check_violation';
+END $$;
+
+CREATE FUNCTION toolfleet.refuse_second_limit() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+BEGIN
+    IF EXISTS (SELECT FROM toolfleet.current_limits() mine JOIN toolfleet.current_limits() other USING (name)
+               WHERE mine.tool = NEW.tool AND mine.version = NEW.version AND other.is_shared <> mine.is_shared) THEN
+        RAISE EXCEPTION 'another tool has a limit with this name: one that tools share, or its own'
+            USING ERRCODE = 'unique_violation', CONSTRAINT = 'tool_versions_limit_name';
+    END IF;
+    RETURN NULL;
 END $$;
 
 CREATE FUNCTION toolfleet.refuse_settling() RETURNS trigger
@@ -2756,6 +2780,8 @@ CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.finished_calls FOR EACH 
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.finished_calls_default FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 
 CREATE TRIGGER opens_buckets AFTER INSERT OR UPDATE ON toolfleet.live_controls FOR EACH ROW WHEN ((new.kind = 'limit'::text)) EXECUTE FUNCTION toolfleet.open_buckets_of_limit();
+
+CREATE TRIGGER refuses_second_name AFTER INSERT ON toolfleet.tool_versions FOR EACH ROW WHEN ((new.rate_limit IS NOT NULL)) EXECUTE FUNCTION toolfleet.refuse_second_limit();
 
 CREATE TRIGGER renews_buckets AFTER INSERT ON toolfleet.live_controls FOR EACH ROW WHEN ((new.kind = 'limit'::text)) EXECUTE FUNCTION toolfleet.renew_buckets_of_limit();
 

@@ -204,6 +204,8 @@ BEGIN
         ('renew_buckets_of_limit',   '-'),
         ('open_buckets_of_limit',    '-'),
         ('duration_ms',              '-'),
+        ('current_limits',           '-'),
+        ('refuse_second_limit',      '-'),
         ('has_invisible',            '-'),
         ('shown_control',            '-'),
         ('touches',                  '-'),
