@@ -150,6 +150,8 @@ BEGIN
         ('take_starts',       'dw'),
         ('close_bucket',      'w'),
         ('renew_buckets',     'o'),
+        ('note_for',          'd'),
+        ('plain_number',      'o'),
         -- Housekeeping.
         ('ensure_partitions', 'd'),
         ('drop_history',      'd'),
@@ -202,6 +204,9 @@ BEGIN
         ('renew_buckets_of_limit',   '-'),
         ('open_buckets_of_limit',    '-'),
         ('duration_ms',              '-'),
+        ('current_limits',           '-'),
+        ('refuse_second_limit',      '-'),
+        ('has_invisible',            '-'),
         ('shown_control',            '-'),
         ('touches',                  '-'),
         ('refuse_change_of_controls', '-'),

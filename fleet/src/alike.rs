@@ -2,6 +2,9 @@
 //!
 //! Numbers are compared as the decimals that they are, without rounding; texts by their characters, objects whatever the order of
 //! their members. It stops at the first difference.
+//!
+//! The ledger keeps a number in the scope of a control in one spelling for all of them (`toolfleet.plain_number`), so that it is
+//! found again in another one. What stands within an array or an object is kept as it was written, and compared here.
 
 use serde_json::Value;
 

@@ -148,6 +148,11 @@ impl ArgumentEquals {
         Self::parse(value).map(|value| canonical::to_text(&value))
     }
 
+    /// Whether two values are the same one, whatever their spelling.
+    pub fn is_same(one: &Value, other: &Value) -> bool {
+        is_same(one, other)
+    }
+
     fn is_in(&self, arguments: &LazyArguments<'_>) -> bool {
         let Some(wanted) = &self.value else {
             return true;

@@ -1,4 +1,6 @@
 //! Characters that a person does not see and a program or a model reads.
+//!
+//! `toolfleet.has_invisible` in the ledger knows the same ones; a test compares the two.
 
 /// Whether this character is not seen, or turns the direction of others, behind the one before it.
 ///

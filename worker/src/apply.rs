@@ -58,6 +58,10 @@ pub(crate) async fn apply(
             Applied::ProbeUnfit => wrong.push(format!(
                 "tool {tool}: the tool of its probe is not applied, or has another effect than read"
             )),
+            Applied::LimitNamedTwice => {
+                let why = tools::named_twice(manifest);
+                wrong.push(format!("tool {tool}: {why}"));
+            }
         }
     }
     if created {

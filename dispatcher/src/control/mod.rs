@@ -34,6 +34,11 @@ const ANOTHER: Message = Message::fixed(
     "已有一个范围相同但内容不同的控制；要修改它请加上 replace: true，或者先取消它",
 );
 
+const THE_FLEETS: Message = Message::fixed(
+    "a control with this scope is there that the operators of the fleet have set or changed: only they change it or take it away",
+    "已有一个范围相同的控制，由集群的操作员设置或修改：只有他们可以修改或取消它",
+);
+
 /// Changes or lists controls of this tenant.
 pub(crate) async fn of_tenant(door: &Door, request: &Request<'_>) -> Result<Answer, Refusal> {
     let tenant = request.tenant()?;
@@ -119,7 +124,10 @@ async fn set(
         ControlSet::Already(there) => Ok(changed("already_set", &there)),
         ControlSet::Conflict(there) => {
             let there: Value = serde_json::from_str(&there).unwrap_or_default();
-            let refusal = Refusal::new(Code::Conflict, ANOTHER);
+            // One of their own is changed where they say so.
+            let is_the_fleets = tenant.is_some() && asked.replace == Some(true);
+            let why = if is_the_fleets { THE_FLEETS } else { ANOTHER };
+            let refusal = Refusal::new(Code::Conflict, why);
             Err(refusal.with_details(|_| json!({ "control": there })))
         }
     }

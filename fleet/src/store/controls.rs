@@ -50,7 +50,7 @@ pub struct ControlScope<'a> {
     pub tenant: Option<&'a str>,
     /// JSON pointer into the arguments.
     pub pointer: Option<&'a str>,
-    /// The value there: JSON text, as [`ArgumentEquals::canonical`] makes it.
+    /// The value there: JSON text, as [`ArgumentEquals::canonical`] makes it. The ledger has its own one spelling for a number.
     pub value: Option<&'a str>,
     /// What it is about besides calls.
     pub subject: Option<&'a str>,
@@ -131,7 +131,8 @@ pub async fn set(
 
 /// Sets a control, or changes the one with the same scope that is there: it keeps its id, and what waits for it waits on.
 ///
-/// Own autocommit statement; guard: it makes sense, otherwise the one that is there stays. Safe to repeat. Locks the fleet's row.
+/// Own autocommit statement; guard: it makes sense, otherwise the one that is there stays. Safe to repeat; the time of one with an
+/// end begins anew with each. Locks the fleet's row.
 ///
 /// # Errors
 ///
@@ -222,15 +223,20 @@ pub async fn unset(
     .await
 }
 
-/// The controls that hold, the newest first, each as JSON; of this tenant, or of all. One statement.
+/// The controls that hold, the newest first, each as JSON; of this tenant, or of all.
+///
+/// Those of a tenant are without the notes of the fleet's operators. One statement.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
 pub async fn listed(pool: &PgPool, tenant: Option<&Label>) -> Result<Vec<String>, StoreError> {
     let listing = sqlx::query_scalar(
-        "SELECT row_to_json(c)::text FROM toolfleet.controls c \
-         WHERE $1::text IS NULL OR c.tenant = $1 ORDER BY c.control_id DESC LIMIT 1000",
+        "SELECT row_to_json(listed)::text FROM ( \
+             SELECT c.control_id, c.kind, c.tool, c.queue, c.tenant, c.pointer, c.value, c.subject, c.setting, c.told, c.actor, \
+                    toolfleet.note_for(c.note, l.set_in, $1) AS note, c.role, c.set_at, c.expires_at, c.waiting \
+             FROM toolfleet.controls c JOIN toolfleet.live_controls l USING (control_id) \
+             WHERE $1::text IS NULL OR c.tenant = $1 ORDER BY c.control_id DESC LIMIT 1000) listed",
     )
     .bind(tenant.map(Label::as_str))
     .fetch_all(pool);
@@ -261,7 +267,7 @@ pub async fn covered(
         "SELECT count(*) FROM ( \
              SELECT FROM toolfleet.open_calls \
              WHERE state = 'queued' AND ($1::text IS NULL OR tool = $1) AND ($2::text IS NULL OR queue = $2) \
-               AND ($3::text IS NULL OR tenant = $3) AND ($4::text[] IS NULL OR (args #> $4)::text = $5) \
+               AND ($3::text IS NULL OR tenant = $3) AND ($4::text[] IS NULL OR toolfleet.plain_number((args #> $4)::text) = toolfleet.plain_number($5)) \
              LIMIT 100000) covered",
     )
     .bind(scope.tool)

@@ -7,6 +7,9 @@ use sqlx::{PgConnection, PgPool};
 use super::{StoreError, answer::listen};
 use crate::{canonical, manifest::Manifest};
 
+/// What the ledger's trigger says it keeps.
+const LIMIT_NAME: &str = "tool_versions_limit_name";
+
 /// The result of applying a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applied {
@@ -18,13 +21,16 @@ pub enum Applied {
     Conflict,
     /// The tool of its probe does not exist, or is no `read`: refused.
     ProbeUnfit,
+    /// Its limit would have the name of another tool's: that of a tool, and one that tools share: refused.
+    LimitNamedTwice,
 }
 
 /// Applies one manifest; a tool with a limit gets its places with it.
 ///
 /// A version that is there is only read, so a role that may not apply finds what was applied before. One autocommit statement
-/// writes; guards: the version is new, and the tool of its probe is a `read`. It locks the fleet's row, so versions are numbered
-/// in the order of their commits. The places of an earlier, larger limit stay.
+/// writes; guards: the version is new, the tool of its probe is a `read`, and the name of its limit is no other one's, which a
+/// trigger sees. It locks the fleet's row, so versions are numbered in the order of their commits. The places of an earlier,
+/// larger limit stay.
 ///
 /// # Errors
 ///
@@ -73,13 +79,34 @@ pub async fn apply(
     .bind(manifest.probe.as_ref().map(|probe| probe.tool.as_str()))
     .bind(manifest.concurrency.and_then(|limit| i32::try_from(limit).ok()))
     .execute(&mut *connection)
-    .await
-    .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    .await;
+    let created = match created {
+        Err(sqlx::Error::Database(raised)) if raised.constraint() == Some(LIMIT_NAME) => {
+            return Ok(Applied::LimitNamedTwice);
+        }
+        created => created.map_err(|error| StoreError::from_sqlx(doing, error))?,
+    };
     if created.rows_affected() == 1 {
         return Ok(Applied::Created);
     }
     let stored = stored(connection, manifest).await?;
     Ok(stored.map_or(Applied::ProbeUnfit, there))
+}
+
+/// Why a manifest is refused as [`Applied::LimitNamedTwice`], and what to do.
+pub fn named_twice(manifest: &Manifest) -> String {
+    let share = manifest.rate_limit.as_ref();
+    match share.and_then(|limit| limit.share.as_ref()) {
+        Some(share) => format!(
+            "{share} is the name of a tool with a rate_limit of its own, so it cannot be that of a shared limit; write another \
+             name behind share"
+        ),
+        None => format!(
+            "{} is the name of a limit that other tools share, so no tool with a rate_limit of its own can have it; give the \
+             tool another name, or first apply the tools that share the limit with another name behind share",
+            manifest.name
+        ),
+    }
 }
 
 /// The hash of the version that is there.

@@ -170,3 +170,61 @@ async fn interceptors_are_switched_over_nats_and_those_of_a_tenant_for_it_alone(
     assert_eq!(fleet.ask(BETA, &unset).await["result"], "not_found");
     assert_eq!(fleet.ask(ACME, &unset).await["result"], "unset");
 }
+
+#[tokio::test]
+async fn what_the_fleets_operator_has_changed_no_tenants_operator_undoes_or_reads() {
+    let witness = Witness::start().await;
+    let fleet = Fleet::start(Spec::with([witness.tool("look", "read")]).roles()).await;
+    let who = json!({"actor": "tina", "note": "why"});
+    let pause = with(
+        &json!({"do": "pause", "tool": "look", "tenant": "acme", "pointer": "/what", "value": 7}),
+        &who,
+    );
+    let set = fleet.ask(ACME, &pause).await;
+    assert_eq!(set["result"], "set", "{}", *set);
+    let id = set["control"]["control_id"].clone();
+    let legal = json!({"setting": "refuse", "replace": true, "actor": "ada", "note": "LEGAL", "value": 7.0});
+    let changed = fleet.ask(ALL, &with(&pause, &legal)).await;
+    assert_eq!(
+        (&changed["result"], &changed["control"]["control_id"]),
+        (&json!("changed"), &id),
+        "{}",
+        *changed
+    );
+    let away = json!({"replace": true, "setting": "wait", "for_ms": 1});
+    let refused = fleet.ask(ACME, &with(&pause, &away)).await;
+    assert_eq!(refused.code(), "conflict", "{}", *refused);
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(message.contains("only they change it"), "{message}");
+    let hidden = "set by the fleet's operators";
+    assert_eq!(
+        refused["error"]["details"]["control"]["note"], hidden,
+        "{}",
+        *refused
+    );
+    let listed = fleet.ask(ACME, &json!({"do": "list"})).await;
+    assert_eq!(listed["controls"][0]["note"], hidden, "{}", *listed);
+    for undoing in [
+        json!({"do": "unset", "control_id": id}),
+        json!({"do": "resume", "control_id": id}),
+        json!({"do": "resume", "tool": "look", "tenant": "acme", "pointer": "/what", "value": 7}),
+    ] {
+        let undone = fleet.ask(ACME, &with(&undoing, &who)).await;
+        assert_eq!(undone["result"], "not_found", "{undoing}: {}", *undone);
+    }
+    let listed = fleet.ask(ALL, &json!({"do": "list"})).await;
+    let there = &listed["controls"][0];
+    assert_eq!(
+        (&there["note"], &there["setting"]),
+        (&json!("LEGAL"), &json!("refuse"))
+    );
+    // The time of one with an end begins anew with the same request.
+    let end = with(&pause, &with(&legal, &json!({"for_ms": 60_000})));
+    let first = fleet.ask(ALL, &end).await["control"]["expires_at"].clone();
+    let again = fleet.ask(ALL, &end).await;
+    assert_eq!(again["result"], "changed", "{}", *again);
+    assert_ne!(again["control"]["expires_at"], first);
+    let hidden = with(&pause, &json!({"value": 8, "note": "w\u{200b}hy"}));
+    let refused = fleet.ask(ACME, &hidden).await;
+    assert_eq!(refused.code(), "invalid_arguments", "{}", *refused);
+}

@@ -12,7 +12,7 @@ use fleet::{
     process::asked_to_stop,
     store::{
         migrate::migrate,
-        tools::{Applied, apply},
+        tools::{Applied, apply, named_twice},
         workers::{self, Evidence, Fence},
     },
 };
@@ -151,6 +151,7 @@ async fn apply_file(
             Applied::ProbeUnfit => {
                 bail!("the tool of its probe is not applied, or has another effect than read")
             }
+            Applied::LimitNamedTwice => bail!(named_twice(&next)),
         }
     }
     bail!(

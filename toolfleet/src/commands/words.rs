@@ -17,15 +17,18 @@ where
         .try_map(|word| word.parse::<W>())
 }
 
+/// What a person's name is.
+pub(super) const NAME: &str = "a name has 1 to 128 characters and no control characters";
+
 /// Reads a person's name, for the history.
 pub(super) fn name(text: &str) -> Result<String, String> {
     if text.is_empty() {
-        // An empty USER counts as none.
+        // An empty USER counts as none. One that was written is refused before (`parse`).
         Ok("cli".to_owned())
     } else if text.chars().count() <= 128 && !text.chars().any(char::is_control) {
         Ok(text.to_owned())
     } else {
-        Err("a name has at most 128 characters and no control characters".to_owned())
+        Err(NAME.to_owned())
     }
 }
 

@@ -68,6 +68,10 @@ async fn calls_are_paused_and_resumed_without_nats_and_the_log_has_it() {
         said.starts_with("pause 1 was set before: tool charge, /account = \"DE-001\", until "),
         "{said}"
     );
+    assert!(
+        said.contains("say --replace to begin its time anew"),
+        "{said}"
+    );
     let conflict = pause(1, &[&again[..], &["--refuse"]].concat());
     assert!(
         conflict
@@ -106,11 +110,19 @@ async fn calls_are_paused_and_resumed_without_nats_and_the_log_has_it() {
         (&[], "a pause needs a scope"),
         (
             &["--tenant", "beta", "--for", "721h"],
-            "for_ms must be 1 to 2592000000",
+            "--for must be 1ms to 720h, which is 30 days",
         ),
         (
             &["--tenant", "beta", "--refuse", "--tell", "a\u{7}b"],
-            "told must not have control characters",
+            "--tell must not have control characters",
+        ),
+        (
+            &["--tenant", "beta", "--refuse", "--tell", "a\u{200b}b"],
+            "--tell must not have invisible characters",
+        ),
+        (
+            &["--tool", "charge", "--where", "/a~2b=1"],
+            "--where must begin with a JSON pointer such as /account/id",
         ),
     ] {
         let refused = pause(1, arguments);
@@ -152,6 +164,34 @@ async fn calls_are_paused_and_resumed_without_nats_and_the_log_has_it() {
         said.ends_with("goes back to its line within seconds, and runs in its turn\n"),
         "{said}"
     );
+    for (flags, why) in [
+        (
+            ["--note", "x", "--actor", "a\u{202e}da"],
+            "--actor must not have invisible characters",
+        ),
+        (
+            ["--note", "x\u{200b}y", "--actor", "ada"],
+            "--note must not have invisible characters",
+        ),
+    ] {
+        for arguments in [&["pause", "--tool", "charge"][..], &["unset", "1"]] {
+            let refused = control(1, &[arguments, &flags].concat());
+            assert!(refused.err.contains(why), "{arguments:?}: {}", refused.err);
+        }
+    }
+    let number = |spelling: &'static str| ["--tool", "charge", "--where", spelling];
+    let said = pause(0, &number("/n=1e2")).out;
+    assert!(said.contains("tool charge, /n = 100"), "{said}");
+    let said = pause(
+        0,
+        &[&number("/n=100.0")[..], &["--refuse", "--replace"]].concat(),
+    )
+    .out;
+    assert!(
+        said.contains(" is changed: tool charge, /n = 100"),
+        "{said}"
+    );
+    resume(0, &number("/n=10e1"));
     let gone = resume(1, &["3"]);
     assert!(gone.err.contains("there is no such pause"), "{}", gone.err);
     let by_scope = [
@@ -175,6 +215,9 @@ async fn calls_are_paused_and_resumed_without_nats_and_the_log_has_it() {
         changes,
         [
             (unset, &json!(1)),
+            (unset, &json!(7)),
+            (&json!("changed"), &json!(7)),
+            (set, &json!(7)),
             (unset, &json!(5)),
             (set, &json!(5)),
             (unset, &json!(3)),
@@ -222,6 +265,16 @@ fn a_pause_that_says_too_little_is_refused() {
             "cannot be used with",
         ),
         (&["resume", "1", "--note", "x"], 69, ""),
+        (
+            &["resume", "1", "--note", "x", "--actor", ""],
+            2,
+            "--actor is empty: a name has 1 to 128 characters",
+        ),
+        (
+            &["unset", "1", "--note", "x", "--actor="],
+            2,
+            "--actor is empty",
+        ),
     ] {
         let ran = run(program(&[&["control"], arguments, &url[..]].concat()));
         assert_eq!(ran.code, code, "{arguments:?}: {}", ran.err);
@@ -280,6 +333,8 @@ async fn a_breaker_is_forced_and_let_go_without_nats() {
     assert!(said.contains("was not forced"), "{said}");
     for (arguments, code, hint) in [
         (&["plain", "open"][..], 1, "has no breaker"),
+        (&["plain", "auto"], 1, "the tool plain has no breaker"),
+        (&["nowhere", "auto"], 1, "there is no tool nowhere"),
         (&["nowhere", "open"], 1, "no such tool"),
         (
             &["guarded", "half"],
@@ -295,4 +350,50 @@ async fn a_breaker_is_forced_and_let_go_without_nats() {
         let ran = breaker(code, arguments);
         assert!(ran.err.contains(hint), "{arguments:?}: {}", ran.err);
     }
+}
+
+#[tokio::test]
+async fn a_mode_of_a_brake_that_the_tool_lacks_is_set_and_said() {
+    let folder = folder();
+    let postgres = postgres(folder.path(), true).await;
+    let ledger = ledger(&postgres.url());
+    migrate(&ledger).await.unwrap();
+    let mut connection = ledger.connect().await.unwrap();
+    for (name, lines) in [
+        ("guarded", "breaker: {}\nrate_limit: {calls: 1, per: 1s}\n"),
+        ("plain", ""),
+    ] {
+        let manifest = TOOL.replace("name: charge", &format!("name: {name}")) + lines;
+        let manifest = fleet::manifest::parse(&manifest).unwrap();
+        tools::apply(&mut connection, &manifest, "test")
+            .await
+            .unwrap();
+    }
+    for (brake, tool, lacks) in [
+        ("breaker", "plain", true),
+        ("rate_limit", "plain", true),
+        ("retry_budget", "plain", true),
+        ("repeat_cap", "plain", false),
+        ("breaker", "guarded", false),
+        ("rate_limit", "guarded", false),
+    ] {
+        let set = ["control", "set", brake, "observe", "--tool", tool];
+        let mut command = program(&[&set[..], &NOTE].concat());
+        command.env("DATABASE_URL", postgres.url());
+        command.env("NATS_URL", "nats://127.0.0.1:1");
+        let ran = run(command);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let hint = format!("the newest version of {tool} has no {brake}");
+        assert_eq!(ran.out.contains(&hint), lacks, "{}", ran.out);
+    }
+    postgres.stop().await;
+}
+
+#[test]
+fn an_empty_user_counts_as_none() {
+    let mut command = program(&["control", "unset", "1", "--note", "x"]);
+    command.env("USER", "");
+    command.env("DATABASE_URL", "postgres://127.0.0.1:1/none");
+    let ran = run(command);
+    assert_eq!(ran.code, 69, "{}", ran.err);
 }

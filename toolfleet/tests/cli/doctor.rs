@@ -10,7 +10,7 @@ use fleet::store::{
     accept::Accept,
     lane::{Locks, Statement},
     migrate::migrate,
-    rights,
+    rights, tools,
 };
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -397,4 +397,98 @@ fn nothing_is_looked_at_with_settings_that_cannot_be_read() {
     let away = format!("postgres://nobody@127.0.0.1:{port}/nowhere");
     let ran = run(doctor(&away, NO_NATS, &["--rebuild-stream"]));
     assert_eq!((ran.code, ran.out.as_str()), (69, ""), "{}", ran.err);
+}
+
+#[tokio::test]
+async fn what_keeps_calls_from_running_is_a_warning_with_what_to_do() {
+    let folder = folder();
+    let postgres = postgres(folder.path(), true).await;
+    let ledger = ledger(&postgres.url());
+    migrate(&ledger).await.unwrap();
+    let mut connection = ledger.connect().await.unwrap();
+    for (name, lines) in [
+        ("open", "rate_limit: {share: safe}\n"),
+        ("look", "rate_limit: {calls: 50, per: 1s}\nbreaker: {}\n"),
+    ] {
+        let manifest = format!(
+            "name: {name}\nversion: 1\ndescription: Looks up.\neffect: read\ninput_schema: {{type: object}}\n\
+             executor: {{process: {{command: [\"true\"]}}}}\n{lines}"
+        );
+        let manifest = fleet::manifest::parse(&manifest).unwrap();
+        tools::apply(&mut connection, &manifest, "test")
+            .await
+            .unwrap();
+    }
+    let brakes = || {
+        said(
+            &run(doctor(&postgres.url(), NO_NATS, &["--json"])),
+            "brakes",
+        )
+    };
+    assert!(brakes()[0].starts_with("ok: "), "{:?}", brakes());
+
+    let pause = "SELECT (control->>'control_id')::bigint FROM toolfleet.set_control( \
+        'pause', '\"wait\"', 'ada', 'why', tool => 'look')";
+    let id: i64 = sqlx::query_scalar(pause)
+        .fetch_one(&mut connection)
+        .await
+        .unwrap();
+    for sql in [
+        "UPDATE toolfleet.live_controls SET set_at = set_at - interval '30 minutes'",
+        "SELECT toolfleet.close_bucket('look', 'default', 30000)",
+        "INSERT INTO toolfleet.breaker_states (breaker_id, tool, target, state) VALUES (1, 'look', 'https://a.example', 'open')",
+    ] {
+        sqlx::query(sql).execute(&mut connection).await.unwrap();
+    }
+    assert!(brakes()[0].starts_with("ok: "), "{:?}", brakes());
+
+    let lines = [
+        ("open", "tool/open".to_owned()),
+        ("look", "breaker/1".to_owned()),
+        ("look", format!("pause/{id}")),
+    ];
+    for (tool, line) in lines {
+        let mut held = call(tool, "default", "{}");
+        held.held = true;
+        let id = held.call_id;
+        let accepted = Accept
+            .run(&mut connection, &[Arc::new(held)], Locks::Wait)
+            .await
+            .unwrap();
+        assert!(accepted[0].is_some());
+        let line_of = "UPDATE toolfleet.open_calls SET held = true, line = $2 WHERE call_id = $1";
+        sqlx::query(line_of)
+            .bind(id.0)
+            .bind(line)
+            .execute(&mut connection)
+            .await
+            .unwrap();
+    }
+    let found = brakes().remove(0);
+    for expected in [
+        "warn: calls do not run: the shared limit safe has no numbers and keeps 1 call waiting",
+        "the breaker of look at https://a.example is open and keeps 1 call waiting",
+    ] {
+        assert!(found.contains(expected), "{found}");
+    }
+    // A pause of half an hour, and a bucket that opens within a minute.
+    assert!(
+        !found.contains("pause") && !found.contains("closed"),
+        "{found}"
+    );
+
+    let older = "UPDATE toolfleet.live_controls SET set_at = set_at - interval '31 minutes'";
+    let open = "DELETE FROM toolfleet.breaker_states";
+    let close = "SELECT toolfleet.close_bucket('look', 'default', 600000)";
+    for sql in [older, open, close] {
+        sqlx::query(sql).execute(&mut connection).await.unwrap();
+    }
+    let found = brakes().remove(0);
+    for expected in [
+        "a remote has closed the limit look until ",
+        &format!("pause {id} lasts since "),
+    ] {
+        assert!(found.contains(expected), "{found}");
+    }
+    postgres.stop().await;
 }

@@ -26,6 +26,7 @@ async fn a_limit_is_set_replaced_and_given_back_without_nats_and_the_log_has_it(
         tool("look", "{calls: 50, per: 1s}"),
         tool("charge", "{share: bank}"),
         tool("refund", "{share: bank}"),
+        tool("open", "{share: safe}"),
     ] {
         let manifest = fleet::manifest::parse(&manifest).unwrap();
         tools::apply(&mut connection, &manifest, "test")
@@ -62,6 +63,18 @@ async fn a_limit_is_set_replaced_and_given_back_without_nats_and_the_log_has_it(
         said.contains("of bank is set: 5/1m burst 1 over the whole fleet, until "),
         "{said}"
     );
+    assert!(said.contains("and then what held before"), "{said}");
+    let said = limit(0, &["safe", "5/1m", "--for", "2h"]).out;
+    assert!(
+        said.contains("and then it has no numbers, and none of its tools starts any call"),
+        "{said}"
+    );
+    let said = limit(0, &["safe", "50/1m"]).out;
+    assert!(
+        said.contains(" over the whole fleet, and ends limit 3, 5/1m burst 1 until ")
+            && said.contains("by ada: what it bears"),
+        "{said}"
+    );
     let look = limit(0, &["look", "7/1s", "--json"]).json()["control"]["control_id"].clone();
     let resume = ["resume", &look.to_string(), "--note", "a mistake"];
     let refused = control(1, &resume).err;
@@ -90,18 +103,33 @@ async fn a_limit_is_set_replaced_and_given_back_without_nats_and_the_log_has_it(
         limits,
         [
             row("bank", &["charge", "refund"], 5, 60_000),
-            row("look", &["look"], 7, 1_000)
+            row("look", &["look"], 7, 1_000),
+            row("safe", &["open"], 50, 60_000)
         ]
     );
 
     for (arguments, why) in [
-        (["nobody", "5/1s"], "subject must name a limit"),
+        (
+            ["nobody", "5/1s"],
+            "there is no limit nobody: it must be that of a tool with a rate_limit of its own, or one that tools share",
+        ),
+        (["nobody", "auto"], "there is no limit nobody"),
+        (
+            ["charge", "auto"],
+            "the tool charge shares the limit bank: `toolfleet control limit bank",
+        ),
         (
             ["charge", "5/1s"],
             "; the tool charge shares the limit bank: `toolfleet control limit bank CALLS/TIME --note WHY`",
         ),
-        (["look", "0/1s"], "calls must be 1 to 1000000"),
-        (["look", "5/25h"], "per_ms must be 1 to 86400000"),
+        (
+            ["look", "0/1s"],
+            "the number before the / must be 1 to 1000000",
+        ),
+        (
+            ["look", "5/25h"],
+            "the time after the / must be 1ms to 24h, which is a day",
+        ),
         (["look", "101/1ms"], "more than 100 in a millisecond"),
     ] {
         let refused = limit(1, &arguments);
@@ -109,7 +137,7 @@ async fn a_limit_is_set_replaced_and_given_back_without_nats_and_the_log_has_it(
     }
     let refused = limit(1, &["look", "5/1s", "--burst", "10001"]);
     assert!(
-        refused.err.contains("burst must be 1 to 10000"),
+        refused.err.contains("--burst must be 1 to 10000"),
         "{}",
         refused.err
     );
@@ -119,6 +147,29 @@ async fn a_limit_is_set_replaced_and_given_back_without_nats_and_the_log_has_it(
     ] {
         let refused = limit(2, &arguments);
         assert!(refused.err.contains(why), "{}", refused.err);
+    }
+
+    // No tool gets the name of a shared limit, nor a shared limit that of a tool.
+    for (name, rate, why) in [
+        (
+            "bank",
+            "{calls: 1, per: 1s}",
+            "bank version 1: refused: bank is the name of a limit that other tools share",
+        ),
+        (
+            "other",
+            "{share: look}",
+            "other version 1: refused: look is the name of a tool with a rate_limit of its own",
+        ),
+    ] {
+        let file = folder.path().join("tool.yaml");
+        std::fs::write(&file, tool(name, rate)).unwrap();
+        let mut command = program(&["tools", "apply", file.to_str().unwrap()]);
+        command.env("DATABASE_URL", postgres.url());
+        command.env("NATS_URL", "nats://127.0.0.1:1");
+        let refused = run(command);
+        assert_eq!(refused.code, 1, "{}", refused.out);
+        assert!(refused.out.starts_with(why), "{}", refused.out);
     }
 
     let said = limit(0, &["look", "auto"]).out;
@@ -132,13 +183,17 @@ async fn a_limit_is_set_replaced_and_given_back_without_nats_and_the_log_has_it(
     let changes: Vec<(&str, &Value)> = changes
         .map(|row| (row["change"].as_str().unwrap(), &row["subject"]))
         .collect();
-    let (bank, look) = (&json!("bank"), &json!("look"));
+    let (bank, look, safe) = (&json!("bank"), &json!("look"), &json!("safe"));
     assert_eq!(
         changes,
         [
             ("set", bank),
             // For a time: the one without an end stays beneath it.
             ("set", bank),
+            ("set", safe),
+            ("set", safe),
+            // One without an end takes the one for a time away.
+            ("unset", safe),
             ("set", look),
             ("unset", look)
         ]

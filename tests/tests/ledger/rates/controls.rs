@@ -3,12 +3,13 @@
 use fleet::store::{
     DecisionError,
     controls::{self, ControlKind, ControlScope, ControlSet, NewControl, Unset, WhichControl},
-    starts,
+    retire, starts,
+    tools::Applied,
 };
 use serde_json::json;
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 
-use super::{Scene, applied};
+use super::{Scene, applied, try_apply};
 
 const SUBJECT: ControlScope<'_> = ControlScope {
     tool: None,
@@ -38,6 +39,10 @@ async fn a_limit_that_makes_no_sense_is_refused_with_its_reason_and_the_one_that
     let pool = &scene.ledger.database.pool;
     let connection = &mut scene.ledger.database.connect().await;
     applied(connection, "plain", 1, &json!({})).await;
+    // As a release before let it be.
+    scene
+        .does("ALTER TABLE toolfleet.tool_versions DISABLE TRIGGER refuses_second_name")
+        .await;
     for (tool, share) in [("one", "both"), ("two", "bank")] {
         applied(
             connection,
@@ -319,4 +324,145 @@ async fn new_numbers_open_what_a_remote_has_closed() {
             .unwrap();
         assert_eq!(closed().await, 0, "{setting}");
     }
+    // `calls explain` advises the very command that was given before.
+    let same = limit(SUBJECT, r#"{"calls": 3, "per_ms": 1000}"#);
+    let again = controls::replace(pool, &same).await.unwrap();
+    assert!(matches!(again, ControlSet::Already(_)), "{again:?}");
+    starts::close(pool, &tool, &tenant, std::time::Duration::from_secs(3_600))
+        .await
+        .unwrap();
+    let opened = controls::replace(pool, &same).await.unwrap();
+    assert!(matches!(opened, ControlSet::Changed(_)), "{opened:?}");
+    assert_eq!(closed().await, 0);
+}
+
+#[tokio::test]
+async fn the_same_numbers_begin_anew_with_an_end_and_without_one_end_those_for_a_time() {
+    let scene = Scene::with(json!({"calls": 1, "per": "1s"})).await;
+    let pool = &scene.ledger.database.pool;
+    let usual = limit(SUBJECT, r#"{"calls": 5, "per_ms": 1000}"#);
+    let stopgap = NewControl {
+        for_ms: Some(600_000),
+        ..limit(SUBJECT, r#"{"calls": 2, "per_ms": 1000}"#)
+    };
+    controls::replace(pool, &usual).await.unwrap();
+    controls::replace(pool, &stopgap).await.unwrap();
+    let again = controls::replace(pool, &stopgap).await.unwrap();
+    assert!(matches!(again, ControlSet::Changed(_)), "{again:?}");
+    let again = controls::replace(pool, &usual).await.unwrap();
+    assert!(matches!(again, ControlSet::Changed(_)), "{again:?}");
+    let holding: i64 = sqlx::query_scalar("SELECT count(*) FROM toolfleet.live_controls")
+        .fetch_one(pool)
+        .await
+        .unwrap();
+    assert_eq!(holding, 1);
+}
+
+async fn retire(connection: &mut PgConnection, tool: &str) {
+    let tool = tool.parse().unwrap();
+    let request = retire::Retire {
+        tool: &tool,
+        by: "test",
+        note: "gone",
+    };
+    let retired = retire::retire(connection, request).await.unwrap();
+    assert!(matches!(retired, retire::Retired::Now(_)), "{retired:?}");
+}
+
+#[tokio::test]
+async fn a_tool_and_a_shared_limit_do_not_get_the_same_name_until_one_of_them_is_retired() {
+    let scene = Scene::with(json!({"calls": 1, "per": "1s"})).await;
+    let pool = &scene.ledger.database.pool;
+    let connection = &mut scene.ledger.database.connect().await;
+    let own = json!({"rate_limit": {"calls": 1, "per": "1s"}});
+    let share = |name: &str| json!({"rate_limit": {"share": name}});
+    applied(connection, "va", 1, &share("vault")).await;
+    let vault = limit(
+        ControlScope {
+            subject: Some("vault"),
+            ..SUBJECT
+        },
+        r#"{"calls": 1, "per_ms": 2000}"#,
+    );
+    controls::replace(pool, &vault).await.unwrap();
+    // A tool with the name of what others share, and a share with the name of a tool's own limit.
+    for (tool, fields) in [("vault", &own), ("other", &share("tool"))] {
+        let refused = try_apply(connection, tool, 1, fields).await;
+        assert_eq!(refused, Applied::LimitNamedTwice, "{tool}");
+    }
+    let versions = "SELECT count(*) FROM toolfleet.tool_versions WHERE tool IN ('vault', 'other')";
+    let versions: i64 = sqlx::query_scalar(versions).fetch_one(pool).await.unwrap();
+    assert_eq!(versions, 0);
+    for name in ["vault", "tool"] {
+        let subject = ControlScope {
+            subject: Some(name),
+            ..SUBJECT
+        };
+        let set = controls::replace(pool, &limit(subject, r#"{"calls": 9, "per_ms": 1000}"#)).await;
+        assert!(set.is_ok(), "{name}: {set:?}");
+    }
+    // Without a limit of its own the name is no limit's, and neither is that of a tool which shares under its own name.
+    applied(connection, "vault", 1, &json!({})).await;
+    applied(connection, "vault", 2, &share("vault")).await;
+    applied(connection, "vault", 3, &json!({})).await;
+    let refused = try_apply(connection, "vault", 4, &own).await;
+    assert_eq!(refused, Applied::LimitNamedTwice);
+    retire(connection, "va").await;
+    applied(connection, "vault", 4, &own).await;
+    assert!(controls::replace(pool, &vault).await.is_ok());
+    let back = try_apply(connection, "va", 2, &share("vault")).await;
+    assert_eq!(back, Applied::LimitNamedTwice);
+    applied(connection, "va", 2, &share("safe")).await;
+}
+
+#[tokio::test]
+async fn of_two_that_come_at_once_with_the_same_name_one_is_refused() {
+    let scene = Scene::with(json!({"calls": 1, "per": "1s"})).await;
+    for round in 0..10 {
+        let name = format!("name{round}");
+        let (mut one, mut other) = (
+            scene.ledger.database.connect().await,
+            scene.ledger.database.connect().await,
+        );
+        let (own, share) = (
+            json!({"rate_limit": {"calls": 1, "per": "1s"}}),
+            json!({"rate_limit": {"share": &name}}),
+        );
+        let shares = format!("shares{round}");
+        let (one, other) = tokio::join!(
+            try_apply(&mut one, &name, 1, &own),
+            try_apply(&mut other, &shares, 1, &share)
+        );
+        let created = [one, other]
+            .iter()
+            .filter(|one| **one == Applied::Created)
+            .count();
+        assert_eq!(created, 1, "{one:?} {other:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_retired_tool_locks_no_limit() {
+    let scene = Scene::with(json!({"calls": 1, "per": "1s"})).await;
+    let pool = &scene.ledger.database.pool;
+    let connection = &mut scene.ledger.database.connect().await;
+    // As a release before let it be.
+    scene
+        .does("ALTER TABLE toolfleet.tool_versions DISABLE TRIGGER refuses_second_name")
+        .await;
+    applied(
+        connection,
+        "shares",
+        1,
+        &json!({"rate_limit": {"share": "tool"}}),
+    )
+    .await;
+    let set = limit(SUBJECT, r#"{"calls": 5, "per_ms": 1000}"#);
+    let locked = controls::replace(pool, &set).await;
+    assert!(
+        matches!(locked, Err(DecisionError::Invalid(_))),
+        "{locked:?}"
+    );
+    retire(connection, "shares").await;
+    assert!(controls::replace(pool, &set).await.is_ok());
 }

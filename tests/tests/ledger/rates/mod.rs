@@ -95,6 +95,17 @@ fn call_of(tool: &str, tenant: &str) -> NewCall {
 
 /// Applies a version of a tool with these fields.
 async fn applied(connection: &mut PgConnection, tool: &str, version: i32, fields: &Value) {
+    let applied = try_apply(connection, tool, version, fields).await;
+    assert_eq!(applied, Applied::Created);
+}
+
+/// Tries to apply one.
+async fn try_apply(
+    connection: &mut PgConnection,
+    tool: &str,
+    version: i32,
+    fields: &Value,
+) -> Applied {
     let mut written = json!({
         "name": tool, "version": version, "description": "What it does.", "effect": "read",
         "input_schema": {"type": "object", "additionalProperties": false},
@@ -104,8 +115,7 @@ async fn applied(connection: &mut PgConnection, tool: &str, version: i32, fields
         written[name] = value.clone();
     }
     let manifest = manifest::parse(&written.to_string()).unwrap();
-    let applied = apply(connection, &manifest, "test").await.unwrap();
-    assert_eq!(applied, Applied::Created);
+    apply(connection, &manifest, "test").await.unwrap()
 }
 
 /// Sets the numbers of a limit, as `toolfleet control limit` does.

@@ -12,8 +12,8 @@ use fleet::{
         self, ControlKind, ControlScope, ControlSet, NewControl, Unset, WhichControl,
     },
 };
-use fleet_history::{Row, controls::ListedControl, instant};
-use serde_json::{json, value::RawValue};
+use fleet_history::{Row, controls::ListedControl, instant, tools::tool_version};
+use serde_json::{Value, json, value::RawValue};
 
 use super::{answered, scope};
 use crate::commands::{connect, output, tools::bell, words};
@@ -126,6 +126,20 @@ impl ForceBreaker {
         Ok((word, row, said))
     }
 
+    /// Refuses a tool that is not there, or whose newest version has no breaker.
+    async fn has_one(&self) -> anyhow::Result<()> {
+        let tool = &self.tool;
+        let pool = connect::reader(&self.store).await?;
+        let Some(newest) = tool_version(&pool, tool, None).await? else {
+            bail!("there is no tool {tool}; `toolfleet tools list` says which there are")
+        };
+        let manifest: Value = serde_json::from_str(&newest.manifest)?;
+        if manifest.get("breaker").is_none() {
+            bail!("the tool {tool} has no breaker: its newest version says nothing of one")
+        }
+        Ok(())
+    }
+
     async fn unset(
         &self,
         scope: ControlScope<'_>,
@@ -147,6 +161,7 @@ impl ForceBreaker {
                     ("unset", row, said)
                 }
                 None => {
+                    self.has_one().await?;
                     let said = format!("the breaker of {tool} was not forced");
                     ("not_found", "null".to_owned(), said)
                 }

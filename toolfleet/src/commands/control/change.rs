@@ -9,8 +9,8 @@ use fleet::{
     manifest::parse_duration,
     store::controls::{self, ControlKind, ControlScope, ControlSet, NewControl},
 };
-use fleet_history::{Row, controls::ListedControl, instant};
-use serde_json::{json, value::RawValue};
+use fleet_history::{Row, controls::ListedControl, instant, tools::tool_version};
+use serde_json::{Value, json, value::RawValue};
 
 use super::{answered, scope};
 use crate::commands::{connect, output, plain::plain, tools::bell, words};
@@ -27,7 +27,7 @@ pub(super) struct ChangeFlags {
     /// How long, such as 10m or 24h, at most 720h; without it, until somebody takes it away
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     lasts: Option<Duration>,
-    /// Change the control with this scope that is there, if it is another one: what waits for it waits on
+    /// Change the control with this scope that is there, or begin its time anew if it is the same
     #[arg(long)]
     replace: bool,
     /// Why, for who asks later
@@ -99,9 +99,34 @@ impl ChangeFlags {
             output::print_json(&json!({"result": word, "control": control}))?;
         } else {
             let there: ListedControl = Row::from(row).read()?;
-            output::print(&sentence(&there, word))?;
+            let lacks = self.lacks(subject).await?;
+            output::print(&format!("{}{lacks}", sentence(&there, word)))?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// That the tool has no such brake now; nothing where it has, or no tool is named.
+    async fn lacks(&self, subject: Option<&str>) -> anyhow::Result<String> {
+        let (Some(tool), Some(brake)) = (&self.tool, subject) else {
+            return Ok(String::new());
+        };
+        let place = match brake {
+            "breaker" => "/breaker",
+            "rate_limit" => "/rate_limit",
+            "retry_budget" => "/retry/budget",
+            _other => return Ok(String::new()),
+        };
+        let pool = connect::reader(&self.store).await?;
+        let newest = tool_version(&pool, tool, None).await?;
+        let manifest: Option<Value> = newest
+            .map(|newest| serde_json::from_str(&newest.manifest))
+            .transpose()?;
+        let has = manifest.is_none_or(|manifest| manifest.pointer(place).is_some());
+        Ok(if has {
+            String::new()
+        } else {
+            format!("; the newest version of {tool} has no {brake}, so it changes nothing now")
+        })
     }
 }
 
@@ -116,8 +141,9 @@ fn sentence(control: &ListedControl, word: &str) -> String {
         "changed" => "is changed",
         _already => "was set before",
     };
+    let anew = scope::anew(control, word);
     format!(
-        "control {id} {had}: {what}, {until}; calls that come to a worker within seconds heed it, and those \
+        "control {id} {had}: {what}, {until}{anew}; calls that come to a worker within seconds heed it, and those \
          under way end as they began"
     )
 }

@@ -14,13 +14,13 @@ use fleet::{
 };
 use fleet_history::{
     Row,
-    controls::{ListedControl, limit_of},
+    controls::{self as view, ListedControl, is_shared, limit_of},
     instant,
 };
 use serde_json::{json, value::RawValue};
 
 use super::{answered, scope};
-use crate::commands::{connect, output, tools::bell, words};
+use crate::commands::{connect, output, plain::plain, tools::bell, words};
 
 /// What `control limit` is told.
 #[derive(Debug, clap::Args)]
@@ -33,7 +33,8 @@ pub struct LimitStarts {
     /// How many may start at once after a time without any, 1 to 10000
     #[arg(long, value_name = "N", default_value_t = 1)]
     burst: u32,
-    /// How long, such as 10m or 24h, at most 720h; without it, until it is set anew
+    /// How long, such as 10m or 24h, at most 720h, and then what held before, which of a shared limit may be nothing; without it,
+    /// until it is set anew
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     lasts: Option<Duration>,
     /// Why, for who asks later; callers are never told
@@ -82,6 +83,7 @@ impl LimitStarts {
             subject: Some(self.name.as_str()),
             ..ControlScope::default()
         };
+        let mut note = String::new();
         let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         let (word, row) = match self.rate {
             Rate::Of(calls, per) => {
@@ -96,15 +98,12 @@ impl LimitStarts {
                     for_ms: self.lasts.map(millis),
                     in_tenant: None,
                 };
+                let before = self.before().await?;
                 let asked = controls::replace(&mut connection, &control).await;
-                if let Err(DecisionError::Invalid(why)) = &asked
-                    && let Some(shared) = self.shared().await?
-                {
-                    let tool = &self.name;
-                    bail!(
-                        "{why}; the tool {tool} shares the limit {shared}: `toolfleet control limit {shared} CALLS/TIME --note WHY`"
-                    );
+                if matches!(asked, Err(DecisionError::Invalid(_))) {
+                    self.is_there().await?;
                 }
+                note = self.besides(&before).await?;
                 match answered(asked)? {
                     ControlSet::Set(row) => ("set", row),
                     ControlSet::Changed(row) => ("changed", row),
@@ -124,11 +123,14 @@ impl LimitStarts {
                 match answered(controls::unset(&mut connection, &unset).await)? {
                     Some(row) => ("unset", row),
                     // As `control breaker TOOL auto` says it: what is asked for is so.
-                    None => ("not_found", "null".to_owned()),
+                    None => {
+                        self.is_there().await?;
+                        ("not_found", "null".to_owned())
+                    }
                 }
             }
         };
-        if matches!(word, "set" | "unset") {
+        if matches!(word, "set" | "changed" | "unset") {
             bell::ring(&self.bus).await;
         }
         if self.json {
@@ -138,19 +140,69 @@ impl LimitStarts {
             output::print(&format!("the limit {} was not set by a control", self.name))?;
         } else {
             let there: ListedControl = Row::from(row).read()?;
-            output::print(&self.sentence(&there, word))?;
+            output::print(&self.sentence(&there, word, &note))?;
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The limit that the tool of this name shares.
-    async fn shared(&self) -> anyhow::Result<Option<String>> {
+    /// Refuses a name that no limit has, with the one that the tool of this name shares.
+    async fn is_there(&self) -> anyhow::Result<()> {
         let pool = connect::reader(&self.store).await?;
-        let limit = limit_of(&pool, self.name.as_str()).await?;
-        Ok(limit.filter(|name| name != self.name.as_str()))
+        let name = &self.name;
+        if is_shared(&pool, name.as_str()).await?.is_some() {
+            return Ok(());
+        }
+        let shared = limit_of(&pool, name.as_str()).await?;
+        let hint = shared.map(|shared| {
+            format!("; the tool {name} shares the limit {shared}: `toolfleet control limit {shared} CALLS/TIME --note WHY`")
+        });
+        bail!(
+            "there is no limit {name}: it must be that of a tool with a rate_limit of its own, or one that tools share{}",
+            hint.unwrap_or_default()
+        )
     }
 
-    fn sentence(&self, control: &ListedControl, word: &str) -> String {
+    /// The controls of this limit, before it is set.
+    async fn before(&self) -> anyhow::Result<Vec<ListedControl>> {
+        let pool = connect::reader(&self.store).await?;
+        let mut before: Vec<ListedControl> = Row::read_all(&view::controls(&pool).await?)?;
+        before.retain(|control| {
+            control.scope.kind == ControlKind::Limit.as_str()
+                && control.scope.subject.as_deref() == Some(self.name.as_str())
+        });
+        Ok(before)
+    }
+
+    /// What it does besides: with an end, what holds after it; without one, which others it ends.
+    async fn besides(&self, before: &[ListedControl]) -> anyhow::Result<String> {
+        if self.lasts.is_none() {
+            let ended = before.iter().find(|control| control.expires_at.is_some());
+            return Ok(ended.map_or_else(String::new, |ended| {
+                format!(
+                    ", and ends limit {}, {} until {}, by {}: {}",
+                    ended.control_id,
+                    scope::setting(&ended.scope),
+                    ended.expires_at.map_or_else(String::new, instant),
+                    plain(&ended.actor),
+                    plain(&ended.note)
+                )
+            }));
+        }
+        if before.iter().any(|control| control.expires_at.is_none()) {
+            return Ok(", and then what held before".to_owned());
+        }
+        let pool = connect::reader(&self.store).await?;
+        Ok(match is_shared(&pool, self.name.as_str()).await? {
+            Some(true) => format!(
+                ", and then it has no numbers, and none of its tools starts any call: set some without an end, \
+                 `toolfleet control limit {} CALLS/TIME --note WHY`",
+                self.name
+            ),
+            Some(false) | None => ", and then what the manifest says".to_owned(),
+        })
+    }
+
+    fn sentence(&self, control: &ListedControl, word: &str, besides: &str) -> String {
         let (id, name) = (control.control_id, &self.name);
         if word == "unset" {
             return format!(
@@ -163,11 +215,11 @@ impl LimitStarts {
             "changed" => "is changed",
             _already => "was set before",
         };
-        let until = control.expires_at.map_or_else(String::new, |until| {
-            format!(", until {}, and then what held before", instant(until))
-        });
+        let until = control
+            .expires_at
+            .map_or_else(String::new, |until| format!(", until {}", instant(until)));
         format!(
-            "limit {id} of {name} {had}: {} over the whole fleet{until}; the next claim keeps to it",
+            "limit {id} of {name} {had}: {} over the whole fleet{until}{besides}; the next claim keeps to it",
             scope::setting(&control.scope)
         )
     }

@@ -69,7 +69,46 @@ pub(super) fn in_words(control: &ListedControl) -> String {
 /// The answer of the ledger; an error of the server keeps its exit code.
 fn answered<T>(asked: Result<T, DecisionError>) -> anyhow::Result<T> {
     asked.map_err(|error| match error {
-        DecisionError::Invalid(why) => anyhow::Error::msg(why),
+        DecisionError::Invalid(why) => anyhow::Error::msg(at_command_line(&why)),
         DecisionError::Store(error) => error.into(),
     })
+}
+
+/// How the sentences of the ledger begin that name an argument of its functions, and the same for who wrote a command.
+const AT_COMMAND_LINE: [(&str, &str); 12] = [
+    (
+        "for_ms must be 1 to 2592000000,",
+        "--for must be 1ms to 720h,",
+    ),
+    (
+        "per_ms must be 1 to 86400000,",
+        "the time after the / must be 1ms to 24h,",
+    ),
+    ("calls must be", "the number before the / must be"),
+    ("calls are more", "these are more"),
+    ("burst must be", "--burst must be"),
+    ("told ", "--tell "),
+    ("actor ", "--actor "),
+    ("note ", "--note "),
+    (
+        "pointer must be a JSON pointer",
+        "--where must begin with a JSON pointer",
+    ),
+    (
+        "pointer is sensitive",
+        "the pointer of --where is sensitive",
+    ),
+    ("value ", "the value of --where "),
+    ("subject names the limit", "this name is the limit"),
+];
+
+/// A sentence of the ledger in the words of the command line.
+fn at_command_line(why: &str) -> String {
+    let begins = AT_COMMAND_LINE
+        .iter()
+        .find_map(|(begins, instead)| Some((why.strip_prefix(begins)?, instead)));
+    begins.map_or_else(
+        || why.to_owned(),
+        |(rest, instead)| format!("{instead}{rest}"),
+    )
 }

@@ -13,7 +13,7 @@ use serde_json::{json, value::RawValue};
 
 use super::{
     answered,
-    scope::{self, ScopeFlags},
+    scope::{self, ScopeFlags, anew},
 };
 use crate::commands::{connect, output, plain::plain, tools::bell, words};
 
@@ -31,7 +31,7 @@ pub struct PauseCalls {
     /// How long, such as 10m or 24h, at most 720h; without it, until somebody resumes it
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     lasts: Option<Duration>,
-    /// Change the pause with this scope that is there, if it is another one: what waits for it waits on
+    /// Change the pause with this scope that is there, or begin its time anew if it is the same: what waits for it waits on
     #[arg(long)]
     replace: bool,
     /// Why, for who asks later; callers are never told
@@ -123,8 +123,9 @@ fn sentence(control: &ListedControl, word: &str, covers: i64) -> String {
         1 => "the queued call that it covers waits".to_owned(),
         more => format!("the {more} queued calls that it covers wait"),
     };
+    let anew = anew(control, word);
     format!(
-        "pause {id} {had}: {about}, {until}; within seconds {new}, and {covered}; what runs goes on"
+        "pause {id} {had}: {about}, {until}{anew}; within seconds {new}, and {covered}; what runs goes on"
     )
 }
 

@@ -110,8 +110,11 @@ pub(super) fn may_meet(one: &ListedScope, other: &ListedScope) -> bool {
         (Some(one), Some(other)) => one == other,
         (_anything, None) | (None, _anything) => true,
     };
-    let has_other_value =
-        one.pointer.is_some() && one.pointer == other.pointer && one.value != other.value;
+    // The value null is none in a row of JSON.
+    let value = |scope: &ListedScope| scope.value.clone().unwrap_or(Value::Null);
+    let has_other_value = one.pointer.is_some()
+        && one.pointer == other.pointer
+        && !ArgumentEquals::is_same(&value(one), &value(other));
     agree(&one.tool, &other.tool)
         && agree(&one.queue, &other.queue)
         && agree(&one.tenant, &other.tenant)
@@ -138,6 +141,15 @@ fn subject_of(kind: &str) -> &'static str {
         ""
     } else {
         "interceptor "
+    }
+}
+
+/// How the time of a control that was there already begins anew.
+pub(super) fn anew(control: &ListedControl, word: &str) -> &'static str {
+    if word == "already_set" && control.expires_at.is_some() {
+        " (say --replace to begin its time anew)"
+    } else {
+        ""
     }
 }
 
@@ -183,6 +195,27 @@ mod tests {
             "setting": "wait"});
         let scope: ListedScope = serde_json::from_value(scope).unwrap();
         assert_eq!(told(&scope), "tool charge, /id = null");
+    }
+
+    #[test]
+    fn two_pauses_may_hold_the_same_call_whatever_the_spelling_of_a_number_within_their_values() {
+        let holds = |value: Value| -> ListedScope {
+            let scope = json!({
+                "kind": "pause", "tool": "charge", "queue": null, "tenant": null, "pointer": "/id", "value": value, "subject": null,
+                "setting": "wait"});
+            serde_json::from_str(&scope.to_string()).unwrap()
+        };
+        let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        for (one, other, expected) in [
+            ("[7]", "[7.0]", true),
+            ("{\"a\":1e2}", "{\"a\":100}", true),
+            ("[7]", "[8]", false),
+            ("null", "null", true),
+            ("null", "0", false),
+        ] {
+            let met = may_meet(&holds(read(one)), &holds(read(other)));
+            assert_eq!(met, expected, "{one} {other}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What an operator has set that keeps calls from running: easily forgotten, and no fault.
+//! What keeps calls from running: what operators have set, which is easily forgotten, and what nobody has said, which nobody sees.
 
 use std::time::Duration;
 
@@ -9,11 +9,12 @@ use fleet::store::{
 };
 use fleet_history::{
     Row,
-    controls::{ListedControl, controls},
+    controls::{ListedControl, Standstill, StandstillCause, controls, standstills},
+    instant,
 };
 
 use super::check::{Check, count};
-use crate::commands::control::in_words;
+use crate::commands::{control::in_words, plain::plain};
 
 const NAME: &str = "brakes";
 /// How long reading them may take.
@@ -23,19 +24,22 @@ const NAMED_MAX: usize = 3;
 
 /// `None`: they could not be read, which other lines say.
 pub(super) async fn look(postgres: &Postgres) -> Option<Check> {
-    let rows = within("list controls", READ_MAX, read(postgres))
+    let (rows, stands) = within("list controls", READ_MAX, read(postgres))
         .await
         .ok()?;
-    let read = Row::read_all(&rows).ok()?;
-    Some(judge(&read))
+    let (read, stands) = (Row::read_all(&rows).ok()?, Row::read_all(&stands).ok()?);
+    Some(judge(&read, &stands))
 }
 
-async fn read(postgres: &Postgres) -> Result<Vec<Row<ListedControl>>, StoreError> {
-    controls(&postgres.pool_for_reading(1)).await
+type Rows = (Vec<Row<ListedControl>>, Vec<Row<Standstill>>);
+
+async fn read(postgres: &Postgres) -> Result<Rows, StoreError> {
+    let pool = postgres.pool_for_reading(1);
+    Ok((controls(&pool).await?, standstills(&pool).await?))
 }
 
-/// A pause that lets calls wait has an alert of its own, and a mode only lets more calls run.
-fn judge(controls: &[ListedControl]) -> Check {
+/// A pause that lets calls wait is named once it has held them for long, and a mode only lets more calls run.
+fn judge(controls: &[ListedControl], stands: &[Standstill]) -> Check {
     let brakes = controls.iter().filter(|control| {
         let kind = control.scope.kind.as_str();
         kind == ControlKind::Breaker.as_str()
@@ -45,26 +49,85 @@ fn judge(controls: &[ListedControl]) -> Check {
     let told: Vec<String> = brakes
         .map(|control| format!("{} ({})", in_words(control), control.control_id))
         .collect();
-    if told.is_empty() {
+    if told.is_empty() && stands.is_empty() {
         return Check::ok(
             NAME,
-            "no pause refuses calls, no breaker is forced and no limit set by hand",
+            "no pause refuses calls or holds them for long, no breaker is forced, no limit set by hand, and none keeps calls waiting",
         );
     }
-    let more = match told.len().saturating_sub(NAMED_MAX) {
+    let (mut found, mut advice) = (Vec::new(), Vec::new());
+    if !stands.is_empty() {
+        let named: Vec<String> = stands.iter().map(standing).collect();
+        found.push(format!("calls do not run: {}", some(&named)));
+        let mut commands: Vec<String> = stands.iter().take(NAMED_MAX).map(mends).collect();
+        commands.dedup();
+        advice.extend(commands);
+    }
+    if !told.is_empty() {
+        let brakes = count(told.len(), "brake");
+        found.push(format!("operators have set {brakes}: {}", some(&told)));
+        advice.push(
+            "If one of them is forgotten, end it: toolfleet control list says who set it, why and until when"
+                .to_owned(),
+        );
+    }
+    Check::warn(NAME, found.join("; "), advice.join(". "))
+}
+
+/// The first of them, and how many more there are.
+fn some(all: &[String]) -> String {
+    let more = match all.len().saturating_sub(NAMED_MAX) {
         0 => String::new(),
         more => format!(", and {more} more"),
     };
-    let named = told.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>();
-    Check::warn(
-        NAME,
-        format!(
-            "operators have set {}: {}{more}",
-            count(told.len(), "brake"),
-            named.join(", ")
+    let named = all.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>();
+    format!("{}{more}", named.join(", "))
+}
+
+fn standing(stand: &Standstill) -> String {
+    let waiting = stand.waiting.and_then(|calls| usize::try_from(calls).ok());
+    let waiting = count(waiting.unwrap_or_default(), "call");
+    plain(&match &stand.cause {
+        StandstillCause::NoNumbers { name } => {
+            format!("the shared limit {name} has no numbers and keeps {waiting} waiting")
+        }
+        StandstillCause::Closed {
+            name,
+            tenant,
+            until,
+        } => {
+            let of = tenant.as_ref().map(|tenant| format!(" of {tenant}"));
+            let until = instant(*until);
+            format!(
+                "a remote has closed the limit {name}{} until {until}",
+                of.unwrap_or_default()
+            )
+        }
+        StandstillCause::Breaker { name, target } => {
+            format!("the breaker of {name} at {target} is open and keeps {waiting} waiting")
+        }
+        StandstillCause::Pause { control_id, since } => {
+            let since = instant(*since);
+            format!("pause {control_id} lasts since {since} and keeps {waiting} waiting")
+        }
+    })
+}
+
+fn mends(stand: &Standstill) -> String {
+    match &stand.cause {
+        StandstillCause::NoNumbers { name } => {
+            format!("Set numbers: toolfleet control limit {name} CALLS/TIME --note WHY")
+        }
+        StandstillCause::Closed { name, .. } => format!(
+            "Wait, or open it if the remote bears it: toolfleet control limit {name} CALLS/TIME --note WHY"
         ),
-        "If one of them is forgotten, end it: toolfleet control list says who set it, why and until when",
-    )
+        StandstillCause::Breaker { .. } => {
+            "Repair the target: SELECT * FROM toolfleet.breakers says what was counted".to_owned()
+        }
+        StandstillCause::Pause { control_id, .. } => format!(
+            "Ask who set it whether it is still needed: toolfleet control resume {control_id} --note WHY"
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -95,7 +158,7 @@ mod tests {
                 &json!({"kind": "pause", "tool": "charge", "setting": "wait"}),
             ),
         ];
-        assert_eq!(judge(&harmless).status, Status::Ok);
+        assert_eq!(judge(&harmless, &[]).status, Status::Ok);
         let brakes = [
             control(
                 3,
@@ -114,12 +177,39 @@ mod tests {
                 &json!({"kind": "breaker", "tool": "other", "setting": "closed"}),
             ),
         ];
-        let check = judge(&brakes);
+        let check = judge(&brakes, &[]);
         assert_eq!(check.status, Status::Warn);
         assert_eq!(
             check.found,
             "operators have set 4 brakes: pause refuse for tool charge (3), breaker open for tool look (4), \
              limit 5/1s burst 1 for bank (5), and 1 more"
+        );
+    }
+    #[test]
+    fn what_stands_still_is_named_with_how_many_calls_wait_and_what_to_do() {
+        let stands = [
+            json!({"cause": "no_numbers", "name": "bank", "waiting": 4}),
+            json!({"cause": "closed", "name": "look", "tenant": "acme", "until": "2026-11-20T12:00:00Z"}),
+            json!({"cause": "breaker", "name": "quote", "target": "https://bank.example.com", "waiting": 1}),
+            json!({"cause": "pause", "control_id": 7, "since": "2026-11-20T12:00:00Z", "waiting": 2}),
+        ];
+        let stands = stands.map(|stand| serde_json::from_value(stand).unwrap());
+        let check = judge(&[], &stands);
+        assert_eq!(check.status, Status::Warn);
+        assert_eq!(
+            check.found,
+            "calls do not run: the shared limit bank has no numbers and keeps 4 calls waiting, a remote has closed the limit look of acme \
+             until 2026-11-20T12:00:00.000Z, the breaker of quote at https://bank.example.com is open and keeps 1 call waiting, and 1 more"
+        );
+        assert_eq!(
+            check.advice.unwrap(),
+            "Set numbers: toolfleet control limit bank CALLS/TIME --note WHY. Wait, or open it if the remote bears it: toolfleet \
+             control limit look CALLS/TIME --note WHY. Repair the target: SELECT * FROM toolfleet.breakers says what was counted"
+        );
+        let check = judge(&[], &stands[3..]);
+        assert_eq!(
+            check.found,
+            "calls do not run: pause 7 lasts since 2026-11-20T12:00:00.000Z and keeps 2 calls waiting"
         );
     }
 }

@@ -7,7 +7,7 @@ use fleet::{
     manifest::{Manifest, lint},
     store::{
         StoreError, retire,
-        tools::{Applied, apply},
+        tools::{Applied, apply, named_twice},
         workers,
     },
 };
@@ -75,9 +75,12 @@ impl Apply {
             output::warn("not everything was applied");
         }
         ended?;
-        let refused = done
-            .iter()
-            .any(|(.., applied)| matches!(applied, Applied::Conflict | Applied::ProbeUnfit));
+        let refused = done.iter().any(|(.., applied)| {
+            matches!(
+                applied,
+                Applied::Conflict | Applied::ProbeUnfit | Applied::LimitNamedTwice
+            )
+        });
         Ok(ExitCode::from(u8::from(refused)))
     }
 
@@ -131,12 +134,14 @@ impl Apply {
         for (_path, manifest, applied) in done {
             let hint = match applied {
                 Applied::Conflict => {
-                    ": this version is there with other content; raise the version"
+                    ": this version is there with other content; raise the version".to_owned()
                 }
                 Applied::ProbeUnfit => {
                     ": the tool of its probe is not applied, or has another effect than read"
+                        .to_owned()
                 }
-                Applied::Created | Applied::Unchanged => "",
+                Applied::LimitNamedTwice => format!(": {}", named_twice(manifest)),
+                Applied::Created | Applied::Unchanged => String::new(),
             };
             let (tool, version, word) = (&manifest.name, manifest.version, word(*applied));
             output::print(&format!("{tool} version {version}: {word}{hint}"))?;
@@ -203,6 +208,6 @@ const fn word(applied: Applied) -> &'static str {
     match applied {
         Applied::Created => "created",
         Applied::Unchanged => "unchanged",
-        Applied::Conflict | Applied::ProbeUnfit => "refused",
+        Applied::Conflict | Applied::ProbeUnfit | Applied::LimitNamedTwice => "refused",
     }
 }
