@@ -51,6 +51,21 @@ END $$;
 CREATE TRIGGER refuses_second_name AFTER INSERT ON toolfleet.tool_versions FOR EACH ROW WHEN (NEW.rate_limit IS NOT NULL)
     EXECUTE FUNCTION toolfleet.refuse_second_limit();
 
+-- What an operator has forced open stays so: with a version without a breaker everything would be sent again, unsaid.
+CREATE FUNCTION toolfleet.refuse_lost_breaker() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = toolfleet, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM toolfleet.live_controls c
+               WHERE c.kind = 'breaker' AND c.tool = NEW.tool AND c.setting #>> '{}' = 'open'
+                 AND (c.expires_at IS NULL OR c.expires_at > clock_timestamp())) THEN
+        RAISE EXCEPTION 'an operator has forced the breaker of this tool open'
+            USING ERRCODE = 'object_in_use', CONSTRAINT = 'tool_versions_forced_breaker';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER refuses_lost_breaker AFTER INSERT ON toolfleet.tool_versions FOR EACH ROW WHEN (NEW.manifest->'breaker' IS NULL)
+    EXECUTE FUNCTION toolfleet.refuse_lost_breaker();
+
 -- As before, but the limits of retired tools are in no other's way.
 CREATE OR REPLACE FUNCTION toolfleet.limit_problem(c toolfleet.live_controls) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = toolfleet, pg_temp AS $$
@@ -281,4 +296,4 @@ WHERE l.value <> toolfleet.plain_number(l.value) AND NOT EXISTS (
       AND o.subject IS NOT DISTINCT FROM l.subject AND toolfleet.plain_number(o.value) = toolfleet.plain_number(l.value));
 
 REVOKE EXECUTE ON FUNCTION toolfleet.plain_number, toolfleet.has_invisible, toolfleet.note_for, toolfleet.current_limits,
-    toolfleet.refuse_second_limit FROM PUBLIC;
+    toolfleet.refuse_second_limit, toolfleet.refuse_lost_breaker FROM PUBLIC;

@@ -1350,6 +1350,20 @@ BEGIN
     RAISE EXCEPTION 'illegal move of call %: % to %', OLD.call_id, OLD.state, NEW.state USING ERRCODE = 'check_violation';
 END $$;
 
+CREATE FUNCTION toolfleet.refuse_lost_breaker() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+BEGIN
+    IF EXISTS (SELECT FROM toolfleet.live_controls c
+               WHERE c.kind = 'breaker' AND c.tool = NEW.tool AND c.setting #>> '{}' = 'open'
+                 AND (c.expires_at IS NULL OR c.expires_at > clock_timestamp())) THEN
+        RAISE EXCEPTION 'an operator has forced the breaker of this tool open'
+            USING ERRCODE = 'object_in_use', CONSTRAINT = 'tool_versions_forced_breaker';
+    END IF;
+    RETURN NULL;
+END $$;
+
 CREATE FUNCTION toolfleet.refuse_second_limit() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -2780,6 +2794,8 @@ CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.finished_calls FOR EACH 
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.finished_calls_default FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 
 CREATE TRIGGER opens_buckets AFTER INSERT OR UPDATE ON toolfleet.live_controls FOR EACH ROW WHEN ((new.kind = 'limit'::text)) EXECUTE FUNCTION toolfleet.open_buckets_of_limit();
+
+CREATE TRIGGER refuses_lost_breaker AFTER INSERT ON toolfleet.tool_versions FOR EACH ROW WHEN (((new.manifest -> 'breaker'::text) IS NULL)) EXECUTE FUNCTION toolfleet.refuse_lost_breaker();
 
 CREATE TRIGGER refuses_second_name AFTER INSERT ON toolfleet.tool_versions FOR EACH ROW WHEN ((new.rate_limit IS NOT NULL)) EXECUTE FUNCTION toolfleet.refuse_second_limit();
 

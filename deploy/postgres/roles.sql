@@ -206,6 +206,7 @@ BEGIN
         ('duration_ms',              '-'),
         ('current_limits',           '-'),
         ('refuse_second_limit',      '-'),
+        ('refuse_lost_breaker',      '-'),
         ('has_invisible',            '-'),
         ('shown_control',            '-'),
         ('touches',                  '-'),

@@ -62,6 +62,10 @@ pub(crate) async fn apply(
                 let why = tools::named_twice(manifest);
                 wrong.push(format!("tool {tool}: {why}"));
             }
+            Applied::BreakerForced => {
+                let why = tools::breaker_forced(manifest);
+                wrong.push(format!("tool {tool}: {why}"));
+            }
         }
     }
     if created {

@@ -231,7 +231,10 @@ pub(crate) async fn apply_all(
     for manifest in manifests {
         match apply(&mut *connection, manifest, BY).await? {
             Applied::Created | Applied::Unchanged => {}
-            Applied::Conflict | Applied::ProbeUnfit | Applied::LimitNamedTwice => bail!(
+            Applied::Conflict
+            | Applied::ProbeUnfit
+            | Applied::LimitNamedTwice
+            | Applied::BreakerForced => bail!(
                 "tool {} version {} is there with other content, of another version of this program: \
                  use another database, such as that of --dev",
                 manifest.name,

@@ -9,6 +9,7 @@ use crate::{canonical, manifest::Manifest};
 
 /// What the ledger's trigger says it keeps.
 const LIMIT_NAME: &str = "tool_versions_limit_name";
+const FORCED_BREAKER: &str = "tool_versions_forced_breaker";
 
 /// The result of applying a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,13 +24,15 @@ pub enum Applied {
     ProbeUnfit,
     /// Its limit would have the name of another tool's: that of a tool, and one that tools share: refused.
     LimitNamedTwice,
+    /// An operator has forced the tool's breaker open, and it has none: refused.
+    BreakerForced,
 }
 
 /// Applies one manifest; a tool with a limit gets its places with it.
 ///
 /// A version that is there is only read, so a role that may not apply finds what was applied before. One autocommit statement
-/// writes; guards: the version is new, the tool of its probe is a `read`, and the name of its limit is no other one's, which a
-/// trigger sees. It locks the fleet's row, so versions are numbered in the order of their commits. The places of an earlier,
+/// writes; guards: the version is new, the tool of its probe is a `read`; and by triggers: the name of its limit is no other one's,
+/// and it does not take away a breaker that is forced open. It locks the fleet's row, so versions are numbered in the order of their commits. The places of an earlier,
 /// larger limit stay.
 ///
 /// # Errors
@@ -84,6 +87,9 @@ pub async fn apply(
         Err(sqlx::Error::Database(raised)) if raised.constraint() == Some(LIMIT_NAME) => {
             return Ok(Applied::LimitNamedTwice);
         }
+        Err(sqlx::Error::Database(raised)) if raised.constraint() == Some(FORCED_BREAKER) => {
+            return Ok(Applied::BreakerForced);
+        }
         created => created.map_err(|error| StoreError::from_sqlx(doing, error))?,
     };
     if created.rows_affected() == 1 {
@@ -91,6 +97,15 @@ pub async fn apply(
     }
     let stored = stored(connection, manifest).await?;
     Ok(stored.map_or(Applied::ProbeUnfit, there))
+}
+
+/// Why a manifest is refused as [`Applied::BreakerForced`], and what to do.
+pub fn breaker_forced(manifest: &Manifest) -> String {
+    let name = &manifest.name;
+    format!(
+        "an operator has forced its breaker open, and without breaker its calls would be sent; keep breaker, or end it first: \
+         toolfleet control breaker {name} auto --note WHY"
+    )
 }
 
 /// Why a manifest is refused as [`Applied::LimitNamedTwice`], and what to do.

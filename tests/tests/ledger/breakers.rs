@@ -12,7 +12,8 @@ use fleet::{
         DecisionError,
         breakers::{self, CountedSecond},
         controls::{self, ControlKind, ControlScope, ControlSet, NewControl, Unset, WhichControl},
-        release, tools,
+        release,
+        tools::{self, Applied},
     },
 };
 use fleet_tests::postgres::Database;
@@ -31,6 +32,15 @@ pub(crate) async fn apply(
     version: i32,
     breaker: &Value,
 ) {
+    try_apply(connection, name, version, breaker).await;
+}
+
+async fn try_apply(
+    connection: &mut PgConnection,
+    name: &str,
+    version: i32,
+    breaker: &Value,
+) -> Applied {
     let mut written = json!({
         "name": name, "version": version, "description": "Looks.", "effect": "read", "input_schema": {"type": "object"},
         "executor": {"http": {"method": "GET", "url": format!("{TARGET}/")}},
@@ -39,7 +49,7 @@ pub(crate) async fn apply(
         written["breaker"] = breaker.clone();
     }
     let manifest = manifest::parse(&written.to_string()).unwrap();
-    tools::apply(connection, &manifest, "test").await.unwrap();
+    tools::apply(connection, &manifest, "test").await.unwrap()
 }
 
 /// A ledger with the tool `look`, whose breaker opens at two failures of two and has two probes.
@@ -370,6 +380,25 @@ async fn the_line_of_a_breaker_is_known_and_says_why_its_calls_are_held() {
         .await
         .unwrap();
     assert_eq!(said.as_deref(), Some("breaker"));
+}
+
+#[tokio::test]
+async fn a_version_without_a_breaker_does_not_let_go_what_is_forced_open() {
+    let guarded = Guarded::new("1h").await;
+    let connection = &mut guarded.database.connect().await;
+    let mut version = 1;
+    for (setting, expected) in [
+        (Some(r#""open""#), Applied::BreakerForced),
+        (None, Applied::Created),
+        (Some(r#""closed""#), Applied::Created),
+    ] {
+        force(&guarded, setting).await;
+        for (breaker, expected) in [(json!(null), expected), (json!({}), Applied::Created)] {
+            version += 1;
+            let applied = try_apply(connection, "look", version, &breaker).await;
+            assert_eq!(applied, expected, "{setting:?}, {breaker}");
+        }
+    }
 }
 
 /// Forces the breaker of `look`, or lets it go.

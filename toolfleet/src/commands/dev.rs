@@ -12,7 +12,7 @@ use fleet::{
     process::asked_to_stop,
     store::{
         migrate::migrate,
-        tools::{Applied, apply, named_twice},
+        tools::{Applied, apply, breaker_forced, named_twice},
         workers::{self, Evidence, Fence},
     },
 };
@@ -152,6 +152,7 @@ async fn apply_file(
                 bail!("the tool of its probe is not applied, or has another effect than read")
             }
             Applied::LimitNamedTwice => bail!(named_twice(&next)),
+            Applied::BreakerForced => bail!(breaker_forced(&next)),
         }
     }
     bail!(

@@ -7,7 +7,7 @@ use fleet::{
     manifest::{Manifest, lint},
     store::{
         StoreError, retire,
-        tools::{Applied, apply, named_twice},
+        tools::{Applied, apply, breaker_forced, named_twice},
         workers,
     },
 };
@@ -78,7 +78,10 @@ impl Apply {
         let refused = done.iter().any(|(.., applied)| {
             matches!(
                 applied,
-                Applied::Conflict | Applied::ProbeUnfit | Applied::LimitNamedTwice
+                Applied::Conflict
+                    | Applied::ProbeUnfit
+                    | Applied::LimitNamedTwice
+                    | Applied::BreakerForced
             )
         });
         Ok(ExitCode::from(u8::from(refused)))
@@ -141,6 +144,7 @@ impl Apply {
                         .to_owned()
                 }
                 Applied::LimitNamedTwice => format!(": {}", named_twice(manifest)),
+                Applied::BreakerForced => format!(": {}", breaker_forced(manifest)),
                 Applied::Created | Applied::Unchanged => String::new(),
             };
             let (tool, version, word) = (&manifest.name, manifest.version, word(*applied));
@@ -208,6 +212,9 @@ const fn word(applied: Applied) -> &'static str {
     match applied {
         Applied::Created => "created",
         Applied::Unchanged => "unchanged",
-        Applied::Conflict | Applied::ProbeUnfit | Applied::LimitNamedTwice => "refused",
+        Applied::Conflict
+        | Applied::ProbeUnfit
+        | Applied::LimitNamedTwice
+        | Applied::BreakerForced => "refused",
     }
 }
