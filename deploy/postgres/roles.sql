@@ -149,6 +149,7 @@ BEGIN
         ('breaker_give_back', 'w'),
         ('take_starts',       'dw'),
         ('close_bucket',      'w'),
+        ('policy_says',       'w'),
         ('renew_buckets',     'o'),
         -- Housekeeping.
         ('ensure_partitions', 'd'),
@@ -198,6 +199,7 @@ BEGIN
         ('breaker_report_at',        '-'),
         ('breaker_permit_at',        '-'),
         ('limit_problem',            '-'),
+        ('happened',                 '-'),
         ('renew_buckets_of_version', '-'),
         ('renew_buckets_of_limit',   '-'),
         ('open_buckets_of_limit',    '-'),

@@ -94,7 +94,12 @@ fn call_of(tool: &str, tenant: &str) -> NewCall {
 }
 
 /// Applies a version of a tool with these fields.
-async fn applied(connection: &mut PgConnection, tool: &str, version: i32, fields: &Value) {
+pub(crate) async fn applied(
+    connection: &mut PgConnection,
+    tool: &str,
+    version: i32,
+    fields: &Value,
+) {
     let mut written = json!({
         "name": tool, "version": version, "description": "What it does.", "effect": "read",
         "input_schema": {"type": "object", "additionalProperties": false},
