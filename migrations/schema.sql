@@ -414,9 +414,6 @@ BEGIN
         WHEN coalesce(length(btrim(c.note)), 0) NOT BETWEEN 1 AND 2000 THEN 'note must say why, in 1 to 2000 characters'
         WHEN c.told IS NOT NULL AND length(btrim(c.told)) NOT BETWEEN 1 AND 200 THEN 'told may have 1 to 200 characters'
         WHEN c.told ~ '[\u0001-\u001f\u007f-\u009f]' THEN 'told must not have control characters'
-        WHEN toolfleet.has_invisible(c.actor) THEN 'actor must not have invisible characters'
-        WHEN toolfleet.has_invisible(c.note) THEN 'note must not have invisible characters'
-        WHEN toolfleet.has_invisible(c.told) THEN 'told must not have invisible characters'
         WHEN c.for_ms NOT BETWEEN 1 AND 2592000000 THEN 'for_ms must be 1 to 2592000000, which is 30 days'
         WHEN c.tenant !~ '^[A-Za-z0-9_-]{1,64}$' THEN 'tenant must be 1 to 64 characters of A-Z, a-z, 0-9, _ and -'
         WHEN in_tenant IS NOT NULL AND c.tenant IS NULL THEN
@@ -473,17 +470,6 @@ BEGIN
                           ELSE greatest(c.generation + 1, (1000 * date_part('epoch', clock_timestamp()))::bigint) END;
     RETURN NULL;
 END $$;
-
-CREATE FUNCTION toolfleet.current_limits() RETURNS TABLE(tool text, version integer, is_shared boolean, name text)
-    LANGUAGE sql STABLE
-    SET search_path TO 'toolfleet', 'pg_temp'
-    AS $$
-    SELECT v.tool, v.version, v.rate_limit->>'share' IS NOT NULL, coalesce(v.rate_limit->>'share', v.tool)
-    FROM (SELECT DISTINCT ON (t.tool) t.tool, t.version, t.rate_limit FROM toolfleet.tool_versions t
-          ORDER BY t.tool, t.version DESC) v
-    WHERE v.rate_limit IS NOT NULL
-      AND NOT EXISTS (SELECT FROM toolfleet.tool_retirements r WHERE r.tool = v.tool AND r.version >= v.version)
-$$;
 
 CREATE FUNCTION toolfleet.drop_breakers(ids bigint[]) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
@@ -830,12 +816,24 @@ BEGIN
     RETURN folded;
 END $$;
 
-CREATE FUNCTION toolfleet.has_invisible(said text) RETURNS boolean
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+CREATE FUNCTION toolfleet.happened(tenant text, run text, session text) RETURNS TABLE(call_id uuid, tool text, has_succeeded boolean)
+    LANGUAGE sql STABLE PARALLEL SAFE
     AS $$
-    SELECT said ~ ('[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164'
-        || '\ufe00-\ufe0d\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]'
-        || '|(^|[\u0001-\u024f\u200c\u200d])[\u200c\u200d]')
+    SELECT o.call_id, o.tool, false FROM toolfleet.open_calls o
+    WHERE o.run = happened.run AND o.tenant = happened.tenant AND o.probe_of IS NULL
+      AND (o.state IN ('running', 'in_doubt') OR o.effect_unknown)
+    UNION ALL
+    SELECT o.call_id, o.tool, false FROM toolfleet.open_calls o
+    WHERE o.session = happened.session AND o.tenant = happened.tenant AND o.probe_of IS NULL
+      AND (o.state IN ('running', 'in_doubt') OR o.effect_unknown)
+    UNION ALL
+    SELECT f.call_id, f.tool, f.state = 'succeeded' FROM toolfleet.finished_calls f
+    WHERE f.run = happened.run AND f.tenant = happened.tenant AND f.probe_of IS NULL
+      AND (f.state = 'succeeded' OR f.effect_known IN ('applied', 'unknown'))
+    UNION ALL
+    SELECT f.call_id, f.tool, f.state = 'succeeded' FROM toolfleet.finished_calls f
+    WHERE f.session = happened.session AND f.tenant = happened.tenant AND f.probe_of IS NULL
+      AND (f.state = 'succeeded' OR f.effect_known IN ('applied', 'unknown'))
 $$;
 
 CREATE FUNCTION toolfleet.held_why(held boolean, line text) RETURNS text
@@ -1017,7 +1015,7 @@ DECLARE
     per_ms numeric;
     burst numeric;
     limits bigint := (
-        SELECT count(*)
+        SELECT count(DISTINCT r.shared_by)
         FROM (SELECT DISTINCT t.tool FROM toolfleet.tool_versions t WHERE t.rate_limit IS NOT NULL) v
         CROSS JOIN LATERAL toolfleet.rate_of(v.tool) r
         WHERE r.name = c.subject);
@@ -1026,8 +1024,8 @@ BEGIN
         RETURN 'a limit has a name, as its subject, and no scope: no tool, queue, tenant, pointer, value or told';
     ELSIF c.subject IS NULL OR limits = 0 THEN
         RETURN 'subject must name a limit: that of a tool with a rate_limit of its own, or one that tools share';
-    ELSIF (SELECT count(DISTINCT l.is_shared) > 1 FROM toolfleet.current_limits() l WHERE l.name = c.subject) THEN
-        RETURN 'subject names the limit of a tool and a shared one; give the shared one another name, or retire the tool';
+    ELSIF limits > 1 THEN
+        RETURN 'subject names the limit of a tool and a shared one; give the shared one another name';
     ELSIF c.setting IS NULL OR json_typeof(c.setting) <> 'object' THEN
         RETURN shape;
     ELSIF EXISTS (
@@ -1088,6 +1086,7 @@ BEGIN
         WHEN c.told IS NOT NULL THEN 'told is what callers refused by a pause read: a mode has none'
         WHEN c.subject IS NULL THEN 'subject must name an interceptor, or rate_limit, breaker, retry_budget or repeat_cap'
         WHEN c.subject = 'pause' THEN 'pause is mandatory: end a pause instead of switching it off'
+        WHEN c.subject = 'policy' THEN 'policy is mandatory: apply a version of the tool with other rules instead of switching it off'
         WHEN toolfleet.is_brake(c.subject) THEN NULL
         WHEN toolfleet.interceptor_problem(c.subject) IS NOT NULL THEN toolfleet.interceptor_problem(c.subject)
         WHEN c.setting::text <> '"enforce"' AND EXISTS (
@@ -1120,12 +1119,6 @@ CREATE FUNCTION toolfleet.next_control_rev() RETURNS bigint
     SET search_path TO 'toolfleet', 'pg_temp'
     AS $$
     UPDATE toolfleet.fleet SET control_rev = control_rev + 1 RETURNING control_rev
-$$;
-
-CREATE FUNCTION toolfleet.note_for(note text, set_in text, in_tenant text) RETURNS text
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$
-    SELECT CASE WHEN in_tenant IS NULL OR set_in = in_tenant THEN note ELSE 'set by the fleet''s operators' END
 $$;
 
 CREATE FUNCTION toolfleet.only_problem(c toolfleet.live_controls) RETURNS text
@@ -1202,13 +1195,93 @@ BEGIN
         END;
 END $_$;
 
-CREATE FUNCTION toolfleet.plain_number(value text) RETURNS text
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-    AS $_$
-    SELECT CASE WHEN v.text ~ '^-?[0-9]+(\.[0-9]+)?([eE][+-]?0*[0-9]{1,3})?$' AND length(v.text) <= 1024
-                THEN trim_scale(v.text::numeric)::text ELSE value END
-    FROM (SELECT btrim(value, E' \t\n\r') AS text OFFSET 0) v
-$_$;
+CREATE FUNCTION toolfleet.policy_says(call_id uuid, locks boolean, waits boolean) RETURNS TABLE(verdict text, tool text, calls bigint, per text, places bigint, among text)
+    LANGUAGE plpgsql STRICT SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    c record;
+    label text;
+    is_ours boolean := true;
+BEGIN
+    SELECT o.tenant, o.tool, o.run, o.session, o.effect_unknown, v.policy->'at_most' AS at_most,
+           ARRAY(SELECT json_array_elements_text(v.policy->'after')) AS after,
+           ARRAY(SELECT json_array_elements_text(v.policy->'never_after')) AS never_after
+    INTO c
+    FROM toolfleet.open_calls o
+    CROSS JOIN LATERAL (
+        SELECT t.policy FROM toolfleet.tool_versions t WHERE t.tool = o.tool ORDER BY t.version DESC LIMIT 1) v
+    WHERE o.call_id = policy_says.call_id AND o.probe_of IS NULL AND v.policy IS NOT NULL;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    calls := (c.at_most->>'calls')::bigint;
+    per := c.at_most->>'per';
+    label := CASE per WHEN 'run' THEN c.run WHEN 'session' THEN c.session END;
+    verdict := CASE
+        WHEN per IS NOT NULL AND label IS NULL THEN 'no_' || per
+        WHEN coalesce(c.run, c.session) IS NULL THEN 'no_label' END;
+    IF verdict IS NOT NULL THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    -- One whose effect is unknown is counted already: another attempt of it is no further call.
+    among := CASE WHEN NOT c.effect_unknown THEN c.tenant || '/' || c.tool || '/' || per || '/' || label END;
+    IF locks AND among IS NOT NULL THEN
+        IF waits THEN
+            PERFORM pg_advisory_xact_lock(hashtextextended('policy/' || among, 0));
+        ELSE
+            FOR try IN 1..5 LOOP
+                is_ours := pg_try_advisory_xact_lock(hashtextextended('policy/' || among, 0));
+                EXIT WHEN is_ours;
+                -- About as long as a commit takes.
+                PERFORM pg_sleep(0.002);
+            END LOOP;
+        END IF;
+        IF NOT is_ours THEN
+            verdict := 'busy';
+            RETURN NEXT;
+            RETURN;
+        END IF;
+    END IF;
+    SELECT h.tool INTO tool
+    FROM toolfleet.happened(c.tenant, c.run, c.session) h
+    WHERE h.tool = ANY (c.never_after) AND h.call_id <> policy_says.call_id
+    LIMIT 1;
+    IF FOUND THEN
+        verdict := 'never_after';
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    SELECT n.name INTO tool
+    FROM unnest(c.after) WITH ORDINALITY AS n (name, place)
+    WHERE n.name <> ALL (ARRAY(
+        SELECT DISTINCT h.tool
+        FROM toolfleet.happened(c.tenant, c.run, CASE WHEN c.run IS NULL THEN c.session END) h
+        WHERE h.tool = ANY (c.after) AND h.has_succeeded))
+    ORDER BY n.place
+    LIMIT 1;
+    IF FOUND THEN
+        verdict := 'after';
+        per := CASE WHEN c.run IS NULL THEN 'session' ELSE 'run' END;
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    IF among IS NOT NULL THEN
+        SELECT calls - count(*) INTO places
+        FROM (
+            SELECT FROM toolfleet.happened(
+                c.tenant, CASE per WHEN 'run' THEN label END, CASE per WHEN 'session' THEN label END) h
+            WHERE h.tool = c.tool AND h.call_id <> policy_says.call_id
+            LIMIT calls) h;
+    END IF;
+    verdict := CASE WHEN places <= 0 THEN 'at_most' ELSE 'passes' END;
+    RETURN NEXT;
+END $$;
 
 CREATE FUNCTION toolfleet.quarantine(seen integer, next integer, system_identifier text, timeline integer, standing text, errors json) RETURNS TABLE(done boolean, doubted bigint)
     LANGUAGE plpgsql SECURITY DEFINER
@@ -1350,33 +1423,6 @@ BEGIN
     RAISE EXCEPTION 'illegal move of call %: % to %', OLD.call_id, OLD.state, NEW.state USING ERRCODE = 'check_violation';
 END $$;
 
-CREATE FUNCTION toolfleet.refuse_lost_breaker() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'toolfleet', 'pg_temp'
-    AS $$
-BEGIN
-    IF EXISTS (SELECT FROM toolfleet.live_controls c
-               WHERE c.kind = 'breaker' AND c.tool = NEW.tool AND c.setting #>> '{}' = 'open'
-                 AND (c.expires_at IS NULL OR c.expires_at > clock_timestamp())) THEN
-        RAISE EXCEPTION 'an operator has forced the breaker of this tool open'
-            USING ERRCODE = 'object_in_use', CONSTRAINT = 'tool_versions_forced_breaker';
-    END IF;
-    RETURN NULL;
-END $$;
-
-CREATE FUNCTION toolfleet.refuse_second_limit() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'toolfleet', 'pg_temp'
-    AS $$
-BEGIN
-    IF EXISTS (SELECT FROM toolfleet.current_limits() mine JOIN toolfleet.current_limits() other USING (name)
-               WHERE mine.tool = NEW.tool AND mine.version = NEW.version AND other.is_shared <> mine.is_shared) THEN
-        RAISE EXCEPTION 'another tool has a limit with this name: one that tools share, or its own'
-            USING ERRCODE = 'unique_violation', CONSTRAINT = 'tool_versions_limit_name';
-    END IF;
-    RETURN NULL;
-END $$;
-
 CREATE FUNCTION toolfleet.refuse_settling() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -1471,7 +1517,7 @@ BEGIN
     c.queue := set_control.queue;
     c.tenant := set_control.tenant;
     c.pointer := set_control.pointer;
-    c.value := toolfleet.plain_number(set_control.value::text);
+    c.value := set_control.value::text;
     c.subject := set_control.subject;
     c.setting := set_control.setting;
     c.told := set_control.told;
@@ -1492,15 +1538,7 @@ BEGIN
       AND l.value IS NOT DISTINCT FROM c.value AND l.subject IS NOT DISTINCT FROM c.subject
       AND (c.kind <> 'limit' OR (l.for_ms IS NULL) = (c.for_ms IS NULL));
     IF FOUND AND there.setting::text = c.setting::text AND there.told IS NOT DISTINCT FROM c.told
-       AND there.for_ms IS NOT DISTINCT FROM c.for_ms AND there.actor = c.actor AND there.note = c.note
-       AND there.set_in IS NOT DISTINCT FROM c.set_in
-       AND NOT (set_control.replaces AND (
-           c.for_ms IS NOT NULL
-           OR c.kind = 'limit' AND EXISTS (
-               SELECT FROM toolfleet.rate_buckets b WHERE b.name = c.subject AND b.closed_until > clock_timestamp())
-           OR c.kind = 'limit' AND EXISTS (
-               SELECT FROM toolfleet.live_controls l
-               WHERE l.kind = 'limit' AND l.subject = c.subject AND l.control_id <> there.control_id))) THEN
+       AND there.for_ms IS NOT DISTINCT FROM c.for_ms AND there.actor = c.actor AND there.note = c.note THEN
         came := 'already';
         c := there;
     ELSIF there.control_id IS NOT NULL
@@ -1509,11 +1547,12 @@ BEGIN
         c := there;
     ELSIF there.control_id IS NOT NULL THEN
         c.control_id := there.control_id;
+        c.set_in := there.set_in;
         c.set_at := clock_timestamp();
         c.expires_at := c.set_at + c.for_ms * interval '1 millisecond';
         UPDATE toolfleet.live_controls l
-        SET setting = c.setting, told = c.told, actor = c.actor, note = c.note, role = c.role, set_in = c.set_in,
-            set_at = c.set_at, for_ms = c.for_ms, expires_at = c.expires_at
+        SET setting = c.setting, told = c.told, actor = c.actor, note = c.note, role = c.role, set_at = c.set_at, for_ms = c.for_ms,
+            expires_at = c.expires_at
         WHERE l.control_id = c.control_id;
         PERFORM toolfleet.log_control(toolfleet.next_control_rev(), 'changed', c, c.actor, c.note);
         came := 'changed';
@@ -1538,7 +1577,6 @@ BEGIN
             PERFORM toolfleet.log_control(toolfleet.next_control_rev(), 'unset', before, c.actor, c.note);
         END LOOP;
     END IF;
-    c.note := toolfleet.note_for(c.note, c.set_in, set_control.in_tenant);
     RETURN QUERY SELECT came, toolfleet.shown_control(c);
 END $$;
 
@@ -1716,10 +1754,6 @@ BEGIN
         RAISE EXCEPTION 'actor must say who takes it away, in 1 to 200 characters' USING ERRCODE = 'invalid_parameter_value';
     ELSIF coalesce(length(btrim(unset_control.note)), 0) NOT BETWEEN 1 AND 2000 THEN
         RAISE EXCEPTION 'note must say why, in 1 to 2000 characters' USING ERRCODE = 'invalid_parameter_value';
-    ELSIF toolfleet.has_invisible(unset_control.actor) THEN
-        RAISE EXCEPTION 'actor must not have invisible characters' USING ERRCODE = 'invalid_parameter_value';
-    ELSIF toolfleet.has_invisible(unset_control.note) THEN
-        RAISE EXCEPTION 'note must not have invisible characters' USING ERRCODE = 'invalid_parameter_value';
     ELSIF unset_control.id IS NULL AND unset_control.kind IS NULL THEN
         RAISE EXCEPTION 'name the control by its id, or by its kind and scope' USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -1732,7 +1766,7 @@ BEGIN
           ELSE l.kind = unset_control.kind AND l.tool IS NOT DISTINCT FROM unset_control.tool
            AND l.queue IS NOT DISTINCT FROM unset_control.queue AND l.tenant IS NOT DISTINCT FROM unset_control.tenant
            AND l.pointer IS NOT DISTINCT FROM unset_control.pointer
-           AND l.value IS NOT DISTINCT FROM toolfleet.plain_number(unset_control.value::text)
+           AND l.value IS NOT DISTINCT FROM unset_control.value::text
            AND l.subject IS NOT DISTINCT FROM unset_control.subject END
     ORDER BY l.expires_at NULLS FIRST LIMIT 1;
     IF NOT FOUND THEN
@@ -2107,6 +2141,7 @@ CREATE TABLE toolfleet.tool_versions (
     applied_by text NOT NULL,
     losses integer GENERATED ALWAYS AS (((manifest ->> 'losses'::text))::integer) STORED,
     rate_limit json GENERATED ALWAYS AS ((manifest -> 'rate_limit'::text)) STORED,
+    policy json GENERATED ALWAYS AS ((manifest -> 'policy'::text)) STORED,
     CONSTRAINT tool_versions_concurrency_check CHECK (((concurrency >= 1) AND (concurrency <= 1000))),
     CONSTRAINT tool_versions_losses_check CHECK (((losses >= 0) AND (losses <= 100))),
     CONSTRAINT tool_versions_version_check CHECK ((version >= 1))
@@ -2751,6 +2786,10 @@ CREATE INDEX open_calls_held ON toolfleet.open_calls USING btree (line, tenant, 
 
 CREATE INDEX open_calls_probes ON toolfleet.open_calls USING btree (probe_of) WHERE (probe_of IS NOT NULL);
 
+CREATE INDEX open_calls_run ON toolfleet.open_calls USING btree (run) WHERE (run IS NOT NULL);
+
+CREATE INDEX open_calls_session ON toolfleet.open_calls USING btree (session) WHERE (session IS NOT NULL);
+
 CREATE INDEX open_calls_under_way ON toolfleet.open_calls USING btree (line, tenant) WHERE ((NOT held) AND (line ~~ 'slots/%'::text));
 ALTER INDEX toolfleet.call_notes_pkey ATTACH PARTITION toolfleet.call_notes_default_pkey;
 ALTER INDEX toolfleet.ended_attempts_pkey ATTACH PARTITION toolfleet.ended_attempts_default_pkey;
@@ -2794,10 +2833,6 @@ CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.finished_calls FOR EACH 
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.finished_calls_default FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 
 CREATE TRIGGER opens_buckets AFTER INSERT OR UPDATE ON toolfleet.live_controls FOR EACH ROW WHEN ((new.kind = 'limit'::text)) EXECUTE FUNCTION toolfleet.open_buckets_of_limit();
-
-CREATE TRIGGER refuses_lost_breaker AFTER INSERT ON toolfleet.tool_versions FOR EACH ROW WHEN (((new.manifest -> 'breaker'::text) IS NULL)) EXECUTE FUNCTION toolfleet.refuse_lost_breaker();
-
-CREATE TRIGGER refuses_second_name AFTER INSERT ON toolfleet.tool_versions FOR EACH ROW WHEN ((new.rate_limit IS NOT NULL)) EXECUTE FUNCTION toolfleet.refuse_second_limit();
 
 CREATE TRIGGER renews_buckets AFTER INSERT ON toolfleet.live_controls FOR EACH ROW WHEN ((new.kind = 'limit'::text)) EXECUTE FUNCTION toolfleet.renew_buckets_of_limit();
 

@@ -71,6 +71,7 @@ mod stage;
 
 mod gate;
 mod pause;
+mod policy;
 
 mod breaker;
 mod consent;

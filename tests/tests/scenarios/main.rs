@@ -58,6 +58,7 @@ mod own_executor;
 mod own_tcp;
 
 mod interceptors;
+mod policies;
 
 mod drain;
 mod upgrade;
