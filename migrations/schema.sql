@@ -414,6 +414,9 @@ BEGIN
         WHEN coalesce(length(btrim(c.note)), 0) NOT BETWEEN 1 AND 2000 THEN 'note must say why, in 1 to 2000 characters'
         WHEN c.told IS NOT NULL AND length(btrim(c.told)) NOT BETWEEN 1 AND 200 THEN 'told may have 1 to 200 characters'
         WHEN c.told ~ '[\u0001-\u001f\u007f-\u009f]' THEN 'told must not have control characters'
+        WHEN toolfleet.has_invisible(c.actor) THEN 'actor must not have invisible characters'
+        WHEN toolfleet.has_invisible(c.note) THEN 'note must not have invisible characters'
+        WHEN toolfleet.has_invisible(c.told) THEN 'told must not have invisible characters'
         WHEN c.for_ms NOT BETWEEN 1 AND 2592000000 THEN 'for_ms must be 1 to 2592000000, which is 30 days'
         WHEN c.tenant !~ '^[A-Za-z0-9_-]{1,64}$' THEN 'tenant must be 1 to 64 characters of A-Z, a-z, 0-9, _ and -'
         WHEN in_tenant IS NOT NULL AND c.tenant IS NULL THEN
@@ -470,6 +473,17 @@ BEGIN
                           ELSE greatest(c.generation + 1, (1000 * date_part('epoch', clock_timestamp()))::bigint) END;
     RETURN NULL;
 END $$;
+
+CREATE FUNCTION toolfleet.current_limits() RETURNS TABLE(tool text, version integer, is_shared boolean, name text)
+    LANGUAGE sql STABLE
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+    SELECT v.tool, v.version, v.rate_limit->>'share' IS NOT NULL, coalesce(v.rate_limit->>'share', v.tool)
+    FROM (SELECT DISTINCT ON (t.tool) t.tool, t.version, t.rate_limit FROM toolfleet.tool_versions t
+          ORDER BY t.tool, t.version DESC) v
+    WHERE v.rate_limit IS NOT NULL
+      AND NOT EXISTS (SELECT FROM toolfleet.tool_retirements r WHERE r.tool = v.tool AND r.version >= v.version)
+$$;
 
 CREATE FUNCTION toolfleet.drop_breakers(ids bigint[]) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
@@ -836,6 +850,14 @@ CREATE FUNCTION toolfleet.happened(tenant text, run text, session text) RETURNS 
       AND (f.state = 'succeeded' OR f.effect_known IN ('applied', 'unknown'))
 $$;
 
+CREATE FUNCTION toolfleet.has_invisible(said text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    AS $$
+    SELECT said ~ ('[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164'
+        || '\ufe00-\ufe0d\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]'
+        || '|(^|[\u0001-\u024f\u200c\u200d])[\u200c\u200d]')
+$$;
+
 CREATE FUNCTION toolfleet.held_why(held boolean, line text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$
@@ -1015,7 +1037,7 @@ DECLARE
     per_ms numeric;
     burst numeric;
     limits bigint := (
-        SELECT count(DISTINCT r.shared_by)
+        SELECT count(*)
         FROM (SELECT DISTINCT t.tool FROM toolfleet.tool_versions t WHERE t.rate_limit IS NOT NULL) v
         CROSS JOIN LATERAL toolfleet.rate_of(v.tool) r
         WHERE r.name = c.subject);
@@ -1024,8 +1046,8 @@ BEGIN
         RETURN 'a limit has a name, as its subject, and no scope: no tool, queue, tenant, pointer, value or told';
     ELSIF c.subject IS NULL OR limits = 0 THEN
         RETURN 'subject must name a limit: that of a tool with a rate_limit of its own, or one that tools share';
-    ELSIF limits > 1 THEN
-        RETURN 'subject names the limit of a tool and a shared one; give the shared one another name';
+    ELSIF (SELECT count(DISTINCT l.is_shared) > 1 FROM toolfleet.current_limits() l WHERE l.name = c.subject) THEN
+        RETURN 'subject names the limit of a tool and a shared one; give the shared one another name, or retire the tool';
     ELSIF c.setting IS NULL OR json_typeof(c.setting) <> 'object' THEN
         RETURN shape;
     ELSIF EXISTS (
@@ -1121,6 +1143,12 @@ CREATE FUNCTION toolfleet.next_control_rev() RETURNS bigint
     UPDATE toolfleet.fleet SET control_rev = control_rev + 1 RETURNING control_rev
 $$;
 
+CREATE FUNCTION toolfleet.note_for(note text, set_in text, in_tenant text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+    SELECT CASE WHEN in_tenant IS NULL OR set_in = in_tenant THEN note ELSE 'set by the fleet''s operators' END
+$$;
+
 CREATE FUNCTION toolfleet.only_problem(c toolfleet.live_controls) RETURNS text
     LANGUAGE plpgsql STABLE
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -1194,6 +1222,14 @@ BEGIN
             'pointer is sensitive in this tool: the value would stand in the log of controls'
         END;
 END $_$;
+
+CREATE FUNCTION toolfleet.plain_number(value text) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    AS $_$
+    SELECT CASE WHEN v.text ~ '^-?[0-9]+(\.[0-9]+)?([eE][+-]?0*[0-9]{1,3})?$' AND length(v.text) <= 1024
+                THEN trim_scale(v.text::numeric)::text ELSE value END
+    FROM (SELECT btrim(value, E' \t\n\r') AS text OFFSET 0) v
+$_$;
 
 CREATE FUNCTION toolfleet.policy_says(call_id uuid, locks boolean, waits boolean) RETURNS TABLE(verdict text, tool text, calls bigint, per text, places bigint, among text)
     LANGUAGE plpgsql STRICT SECURITY DEFINER
@@ -1423,6 +1459,33 @@ BEGIN
     RAISE EXCEPTION 'illegal move of call %: % to %', OLD.call_id, OLD.state, NEW.state USING ERRCODE = 'check_violation';
 END $$;
 
+CREATE FUNCTION toolfleet.refuse_lost_breaker() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+BEGIN
+    IF EXISTS (SELECT FROM toolfleet.live_controls c
+               WHERE c.kind = 'breaker' AND c.tool = NEW.tool AND c.setting #>> '{}' = 'open'
+                 AND (c.expires_at IS NULL OR c.expires_at > clock_timestamp())) THEN
+        RAISE EXCEPTION 'an operator has forced the breaker of this tool open'
+            USING ERRCODE = 'object_in_use', CONSTRAINT = 'tool_versions_forced_breaker';
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION toolfleet.refuse_second_limit() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+BEGIN
+    IF EXISTS (SELECT FROM toolfleet.current_limits() mine JOIN toolfleet.current_limits() other USING (name)
+               WHERE mine.tool = NEW.tool AND mine.version = NEW.version AND other.is_shared <> mine.is_shared) THEN
+        RAISE EXCEPTION 'another tool has a limit with this name: one that tools share, or its own'
+            USING ERRCODE = 'unique_violation', CONSTRAINT = 'tool_versions_limit_name';
+    END IF;
+    RETURN NULL;
+END $$;
+
 CREATE FUNCTION toolfleet.refuse_settling() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -1517,7 +1580,7 @@ BEGIN
     c.queue := set_control.queue;
     c.tenant := set_control.tenant;
     c.pointer := set_control.pointer;
-    c.value := set_control.value::text;
+    c.value := toolfleet.plain_number(set_control.value::text);
     c.subject := set_control.subject;
     c.setting := set_control.setting;
     c.told := set_control.told;
@@ -1538,7 +1601,15 @@ BEGIN
       AND l.value IS NOT DISTINCT FROM c.value AND l.subject IS NOT DISTINCT FROM c.subject
       AND (c.kind <> 'limit' OR (l.for_ms IS NULL) = (c.for_ms IS NULL));
     IF FOUND AND there.setting::text = c.setting::text AND there.told IS NOT DISTINCT FROM c.told
-       AND there.for_ms IS NOT DISTINCT FROM c.for_ms AND there.actor = c.actor AND there.note = c.note THEN
+       AND there.for_ms IS NOT DISTINCT FROM c.for_ms AND there.actor = c.actor AND there.note = c.note
+       AND there.set_in IS NOT DISTINCT FROM c.set_in
+       AND NOT (set_control.replaces AND (
+           c.for_ms IS NOT NULL
+           OR c.kind = 'limit' AND EXISTS (
+               SELECT FROM toolfleet.rate_buckets b WHERE b.name = c.subject AND b.closed_until > clock_timestamp())
+           OR c.kind = 'limit' AND EXISTS (
+               SELECT FROM toolfleet.live_controls l
+               WHERE l.kind = 'limit' AND l.subject = c.subject AND l.control_id <> there.control_id))) THEN
         came := 'already';
         c := there;
     ELSIF there.control_id IS NOT NULL
@@ -1547,12 +1618,11 @@ BEGIN
         c := there;
     ELSIF there.control_id IS NOT NULL THEN
         c.control_id := there.control_id;
-        c.set_in := there.set_in;
         c.set_at := clock_timestamp();
         c.expires_at := c.set_at + c.for_ms * interval '1 millisecond';
         UPDATE toolfleet.live_controls l
-        SET setting = c.setting, told = c.told, actor = c.actor, note = c.note, role = c.role, set_at = c.set_at, for_ms = c.for_ms,
-            expires_at = c.expires_at
+        SET setting = c.setting, told = c.told, actor = c.actor, note = c.note, role = c.role, set_in = c.set_in,
+            set_at = c.set_at, for_ms = c.for_ms, expires_at = c.expires_at
         WHERE l.control_id = c.control_id;
         PERFORM toolfleet.log_control(toolfleet.next_control_rev(), 'changed', c, c.actor, c.note);
         came := 'changed';
@@ -1577,6 +1647,7 @@ BEGIN
             PERFORM toolfleet.log_control(toolfleet.next_control_rev(), 'unset', before, c.actor, c.note);
         END LOOP;
     END IF;
+    c.note := toolfleet.note_for(c.note, c.set_in, set_control.in_tenant);
     RETURN QUERY SELECT came, toolfleet.shown_control(c);
 END $$;
 
@@ -1754,6 +1825,10 @@ BEGIN
         RAISE EXCEPTION 'actor must say who takes it away, in 1 to 200 characters' USING ERRCODE = 'invalid_parameter_value';
     ELSIF coalesce(length(btrim(unset_control.note)), 0) NOT BETWEEN 1 AND 2000 THEN
         RAISE EXCEPTION 'note must say why, in 1 to 2000 characters' USING ERRCODE = 'invalid_parameter_value';
+    ELSIF toolfleet.has_invisible(unset_control.actor) THEN
+        RAISE EXCEPTION 'actor must not have invisible characters' USING ERRCODE = 'invalid_parameter_value';
+    ELSIF toolfleet.has_invisible(unset_control.note) THEN
+        RAISE EXCEPTION 'note must not have invisible characters' USING ERRCODE = 'invalid_parameter_value';
     ELSIF unset_control.id IS NULL AND unset_control.kind IS NULL THEN
         RAISE EXCEPTION 'name the control by its id, or by its kind and scope' USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -1766,7 +1841,7 @@ BEGIN
           ELSE l.kind = unset_control.kind AND l.tool IS NOT DISTINCT FROM unset_control.tool
            AND l.queue IS NOT DISTINCT FROM unset_control.queue AND l.tenant IS NOT DISTINCT FROM unset_control.tenant
            AND l.pointer IS NOT DISTINCT FROM unset_control.pointer
-           AND l.value IS NOT DISTINCT FROM unset_control.value::text
+           AND l.value IS NOT DISTINCT FROM toolfleet.plain_number(unset_control.value::text)
            AND l.subject IS NOT DISTINCT FROM unset_control.subject END
     ORDER BY l.expires_at NULLS FIRST LIMIT 1;
     IF NOT FOUND THEN
@@ -2833,6 +2908,10 @@ CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.finished_calls FOR EACH 
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.finished_calls_default FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 
 CREATE TRIGGER opens_buckets AFTER INSERT OR UPDATE ON toolfleet.live_controls FOR EACH ROW WHEN ((new.kind = 'limit'::text)) EXECUTE FUNCTION toolfleet.open_buckets_of_limit();
+
+CREATE TRIGGER refuses_lost_breaker AFTER INSERT ON toolfleet.tool_versions FOR EACH ROW WHEN (((new.manifest -> 'breaker'::text) IS NULL)) EXECUTE FUNCTION toolfleet.refuse_lost_breaker();
+
+CREATE TRIGGER refuses_second_name AFTER INSERT ON toolfleet.tool_versions FOR EACH ROW WHEN ((new.rate_limit IS NOT NULL)) EXECUTE FUNCTION toolfleet.refuse_second_limit();
 
 CREATE TRIGGER renews_buckets AFTER INSERT ON toolfleet.live_controls FOR EACH ROW WHEN ((new.kind = 'limit'::text)) EXECUTE FUNCTION toolfleet.renew_buckets_of_limit();
 
