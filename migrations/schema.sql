@@ -830,26 +830,6 @@ BEGIN
     RETURN folded;
 END $$;
 
-CREATE FUNCTION toolfleet.happened(tenant text, run text, session text) RETURNS TABLE(call_id uuid, tool text, has_succeeded boolean)
-    LANGUAGE sql STABLE PARALLEL SAFE
-    AS $$
-    SELECT o.call_id, o.tool, false FROM toolfleet.open_calls o
-    WHERE o.run = happened.run AND o.tenant = happened.tenant AND o.probe_of IS NULL
-      AND (o.state IN ('running', 'in_doubt') OR o.effect_unknown)
-    UNION ALL
-    SELECT o.call_id, o.tool, false FROM toolfleet.open_calls o
-    WHERE o.session = happened.session AND o.tenant = happened.tenant AND o.probe_of IS NULL
-      AND (o.state IN ('running', 'in_doubt') OR o.effect_unknown)
-    UNION ALL
-    SELECT f.call_id, f.tool, f.state = 'succeeded' FROM toolfleet.finished_calls f
-    WHERE f.run = happened.run AND f.tenant = happened.tenant AND f.probe_of IS NULL
-      AND (f.state = 'succeeded' OR f.effect_known IN ('applied', 'unknown'))
-    UNION ALL
-    SELECT f.call_id, f.tool, f.state = 'succeeded' FROM toolfleet.finished_calls f
-    WHERE f.session = happened.session AND f.tenant = happened.tenant AND f.probe_of IS NULL
-      AND (f.state = 'succeeded' OR f.effect_known IN ('applied', 'unknown'))
-$$;
-
 CREATE FUNCTION toolfleet.has_invisible(said text) RETURNS boolean
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     AS $$
@@ -1108,7 +1088,6 @@ BEGIN
         WHEN c.told IS NOT NULL THEN 'told is what callers refused by a pause read: a mode has none'
         WHEN c.subject IS NULL THEN 'subject must name an interceptor, or rate_limit, breaker, retry_budget or repeat_cap'
         WHEN c.subject = 'pause' THEN 'pause is mandatory: end a pause instead of switching it off'
-        WHEN c.subject = 'policy' THEN 'policy is mandatory: apply a version of the tool with other rules instead of switching it off'
         WHEN toolfleet.is_brake(c.subject) THEN NULL
         WHEN toolfleet.interceptor_problem(c.subject) IS NOT NULL THEN toolfleet.interceptor_problem(c.subject)
         WHEN c.setting::text <> '"enforce"' AND EXISTS (
@@ -1230,94 +1209,6 @@ CREATE FUNCTION toolfleet.plain_number(value text) RETURNS text
                 THEN trim_scale(v.text::numeric)::text ELSE value END
     FROM (SELECT btrim(value, E' \t\n\r') AS text OFFSET 0) v
 $_$;
-
-CREATE FUNCTION toolfleet.policy_says(call_id uuid, locks boolean, waits boolean) RETURNS TABLE(verdict text, tool text, calls bigint, per text, places bigint, among text)
-    LANGUAGE plpgsql STRICT SECURITY DEFINER
-    SET search_path TO 'toolfleet', 'pg_temp'
-    SET enable_seqscan TO 'off'
-    SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    AS $$
-#variable_conflict use_column
-DECLARE
-    c record;
-    label text;
-    is_ours boolean := true;
-BEGIN
-    SELECT o.tenant, o.tool, o.run, o.session, o.effect_unknown, v.policy->'at_most' AS at_most,
-           ARRAY(SELECT json_array_elements_text(v.policy->'after')) AS after,
-           ARRAY(SELECT json_array_elements_text(v.policy->'never_after')) AS never_after
-    INTO c
-    FROM toolfleet.open_calls o
-    CROSS JOIN LATERAL (
-        SELECT t.policy FROM toolfleet.tool_versions t WHERE t.tool = o.tool ORDER BY t.version DESC LIMIT 1) v
-    WHERE o.call_id = policy_says.call_id AND o.probe_of IS NULL AND v.policy IS NOT NULL;
-    IF NOT FOUND THEN
-        RETURN;
-    END IF;
-    calls := (c.at_most->>'calls')::bigint;
-    per := c.at_most->>'per';
-    label := CASE per WHEN 'run' THEN c.run WHEN 'session' THEN c.session END;
-    verdict := CASE
-        WHEN per IS NOT NULL AND label IS NULL THEN 'no_' || per
-        WHEN coalesce(c.run, c.session) IS NULL THEN 'no_label' END;
-    IF verdict IS NOT NULL THEN
-        RETURN NEXT;
-        RETURN;
-    END IF;
-    -- One whose effect is unknown is counted already: another attempt of it is no further call.
-    among := CASE WHEN NOT c.effect_unknown THEN c.tenant || '/' || c.tool || '/' || per || '/' || label END;
-    IF locks AND among IS NOT NULL THEN
-        IF waits THEN
-            PERFORM pg_advisory_xact_lock(hashtextextended('policy/' || among, 0));
-        ELSE
-            FOR try IN 1..5 LOOP
-                is_ours := pg_try_advisory_xact_lock(hashtextextended('policy/' || among, 0));
-                EXIT WHEN is_ours;
-                -- About as long as a commit takes.
-                PERFORM pg_sleep(0.002);
-            END LOOP;
-        END IF;
-        IF NOT is_ours THEN
-            verdict := 'busy';
-            RETURN NEXT;
-            RETURN;
-        END IF;
-    END IF;
-    SELECT h.tool INTO tool
-    FROM toolfleet.happened(c.tenant, c.run, c.session) h
-    WHERE h.tool = ANY (c.never_after) AND h.call_id <> policy_says.call_id
-    LIMIT 1;
-    IF FOUND THEN
-        verdict := 'never_after';
-        RETURN NEXT;
-        RETURN;
-    END IF;
-    SELECT n.name INTO tool
-    FROM unnest(c.after) WITH ORDINALITY AS n (name, place)
-    WHERE n.name <> ALL (ARRAY(
-        SELECT DISTINCT h.tool
-        FROM toolfleet.happened(c.tenant, c.run, CASE WHEN c.run IS NULL THEN c.session END) h
-        WHERE h.tool = ANY (c.after) AND h.has_succeeded))
-    ORDER BY n.place
-    LIMIT 1;
-    IF FOUND THEN
-        verdict := 'after';
-        per := CASE WHEN c.run IS NULL THEN 'session' ELSE 'run' END;
-        RETURN NEXT;
-        RETURN;
-    END IF;
-    IF among IS NOT NULL THEN
-        SELECT calls - count(*) INTO places
-        FROM (
-            SELECT FROM toolfleet.happened(
-                c.tenant, CASE per WHEN 'run' THEN label END, CASE per WHEN 'session' THEN label END) h
-            WHERE h.tool = c.tool AND h.call_id <> policy_says.call_id
-            LIMIT calls) h;
-    END IF;
-    verdict := CASE WHEN places <= 0 THEN 'at_most' ELSE 'passes' END;
-    RETURN NEXT;
-END $$;
 
 CREATE FUNCTION toolfleet.quarantine(seen integer, next integer, system_identifier text, timeline integer, standing text, errors json) RETURNS TABLE(done boolean, doubted bigint)
     LANGUAGE plpgsql SECURITY DEFINER
@@ -2216,7 +2107,6 @@ CREATE TABLE toolfleet.tool_versions (
     applied_by text NOT NULL,
     losses integer GENERATED ALWAYS AS (((manifest ->> 'losses'::text))::integer) STORED,
     rate_limit json GENERATED ALWAYS AS ((manifest -> 'rate_limit'::text)) STORED,
-    policy json GENERATED ALWAYS AS ((manifest -> 'policy'::text)) STORED,
     CONSTRAINT tool_versions_concurrency_check CHECK (((concurrency >= 1) AND (concurrency <= 1000))),
     CONSTRAINT tool_versions_losses_check CHECK (((losses >= 0) AND (losses <= 100))),
     CONSTRAINT tool_versions_version_check CHECK ((version >= 1))
@@ -2860,10 +2750,6 @@ CREATE INDEX open_calls_due ON toolfleet.open_calls USING btree (due_at) WHERE (
 CREATE INDEX open_calls_held ON toolfleet.open_calls USING btree (line, tenant, priority, accepted_at, call_id) WHERE held;
 
 CREATE INDEX open_calls_probes ON toolfleet.open_calls USING btree (probe_of) WHERE (probe_of IS NOT NULL);
-
-CREATE INDEX open_calls_run ON toolfleet.open_calls USING btree (run) WHERE (run IS NOT NULL);
-
-CREATE INDEX open_calls_session ON toolfleet.open_calls USING btree (session) WHERE (session IS NOT NULL);
 
 CREATE INDEX open_calls_under_way ON toolfleet.open_calls USING btree (line, tenant) WHERE ((NOT held) AND (line ~~ 'slots/%'::text));
 ALTER INDEX toolfleet.call_notes_pkey ATTACH PARTITION toolfleet.call_notes_default_pkey;

@@ -18,13 +18,12 @@ use tokio::time::Instant;
 
 use crate::{
     dispose::Skip,
-    gate,
     stage::{Attempt, Gated, Running, millis},
     worker::WorkerProcess,
 };
 
 /// Claims a call that has passed the gate.
-pub(crate) async fn claim(worker: &WorkerProcess, mut gated: Gated) -> Result<Running, Skip> {
+pub(crate) async fn claim(worker: &WorkerProcess, gated: Gated) -> Result<Running, Skip> {
     let (call, tool) = (gated.call, Arc::clone(&gated.tool));
     if !worker.may_start() {
         return Err(Skip::NoLease);
@@ -68,10 +67,6 @@ pub(crate) async fn claim(worker: &WorkerProcess, mut gated: Gated) -> Result<Ru
                     return Err(Skip::StartsIn(wait));
                 }
                 Some(Limited::Busy) => return Err(Skip::StartsBusy),
-                Some(Limited::Forbidden) => {
-                    let round = gated.round.as_deref_mut();
-                    return Err(Box::pin(gate::forbid(worker, call, &tool, round)).await);
-                }
                 None => return Err(Box::pin(why_not(worker, call)).await),
             }
         }

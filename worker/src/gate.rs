@@ -1,7 +1,7 @@
 //! The gate: every check that can refuse the call without an effect, before the claim.
 //!
-//! It finds the tool's version, reads the arguments, looks for a pause, asks the policy and the program's interceptors, renders the
-//! request, resolves secrets, and asks whether the target may be tried.
+//! It finds the tool's version, reads the arguments, looks for a pause, asks the program's interceptors, renders the request,
+//! resolves secrets, and asks whether the target may be tried.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ use crate::{
     dispose::Skip,
     interceptor::EndedView,
     onion::Round,
-    pause, policy,
+    pause,
     programs::{ProgramSlot, Turn},
     redact::RedactedFailures,
     stage::{Gated, Rendered},
@@ -63,12 +63,6 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
     // Its settings hold, whatever version the call has.
     let newest = worker.registry.current(&manifest.name);
     let newest = newest.as_ref().map(|newest| &newest.manifest);
-    if policy::is_there(manifest, newest) {
-        let refuses = Box::pin(policy_refuses(worker, call, &tool, None)).await?;
-        if refuses {
-            return Err(Skip::Denied);
-        }
-    }
     let chain = &worker.interceptors;
     if let Err(obstacle) = consent::lacking(manifest, newest, chain, &worker.name) {
         let (name, version) = (&manifest.name, manifest.version);
@@ -115,8 +109,8 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
     }
 }
 
-/// What the rate limit may do, where the claim asks the ledger for more than the call, or did for the version that it was accepted
-/// with. The ledger decides by its own count.
+/// What the rate limit may do, where the tool has a limit or had one when the call was accepted. The ledger decides by its own
+/// count.
 fn limited(
     worker: &WorkerProcess,
     pointer: &Pointer,
@@ -124,8 +118,7 @@ fn limited(
     newest: Option<&Manifest>,
 ) -> Option<InterceptMode> {
     let name = &tool.manifest.name;
-    let is_limited =
-        tool.manifest.is_judged_by_claim() || newest.is_some_and(Manifest::is_judged_by_claim);
+    let is_limited = tool.manifest.is_limited() || newest.is_some_and(Manifest::is_limited);
     let mode = || brakes::mode_of(worker, Brake::RateLimit, name, pointer.tenant.as_ref());
     is_limited.then(mode)
 }
@@ -326,40 +319,6 @@ async fn deny(worker: &WorkerProcess, mut round: Box<Round>, failure: ToolFailur
             }
             Skip::Denied
         }
-        Err(skip) => skip,
-    }
-}
-
-/// Ends a call that breaks a rule of its policy, by what has happened until now; the claim asks again, under its locks. Whether it
-/// does.
-async fn policy_refuses(
-    worker: &WorkerProcess,
-    call: CallId,
-    tool: &Tool,
-    round: Option<&mut Round>,
-) -> Result<bool, Skip> {
-    let name = &tool.manifest.name;
-    let Some(failure) = policy::refusal(worker, call, name).await? else {
-        return Ok(false);
-    };
-    let state = end_queued(worker, call, tool, |_row, _args| Some(failure)).await?;
-    if let (Some(round), Some(state)) = (round, state) {
-        round.ended(EndedView::Refused(state));
-    }
-    Ok(true)
-}
-
-/// Ends a call whose claim found that it breaks a rule of its policy. Where what may have happened by then is known not to have by
-/// now, the claim is tried again.
-pub(crate) async fn forbid(
-    worker: &WorkerProcess,
-    call: CallId,
-    tool: &Tool,
-    round: Option<&mut Round>,
-) -> Skip {
-    match policy_refuses(worker, call, tool, round).await {
-        Ok(true) => Skip::Denied,
-        Ok(false) => Skip::StartsBusy,
         Err(skip) => skip,
     }
 }

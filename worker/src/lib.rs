@@ -71,7 +71,6 @@ mod stage;
 
 mod gate;
 mod pause;
-mod policy;
 
 mod breaker;
 mod consent;

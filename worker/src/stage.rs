@@ -46,7 +46,7 @@ pub(crate) struct Gated {
     pub(crate) round: Option<Box<Round>>,
     /// The slot of a program, until it is over.
     pub(crate) program: Option<ProgramSlot>,
-    /// What the rate limit of its tool may do; `None`: the tool has no policy and no limit, neither of starts nor of attempts.
+    /// What the rate limit of its tool may do; `None`: the tool has no limit, neither of starts nor of attempts.
     pub(crate) limited: Option<InterceptMode>,
     /// That its target may be tried, where its tool has a breaker.
     pub(crate) breaker: Option<BreakerPermit>,

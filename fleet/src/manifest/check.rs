@@ -66,9 +66,6 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
         ),
         None => {}
     }
-    if let Some(policy) = &manifest.policy {
-        policy.check(&manifest.name, &mut problems);
-    }
     doubts(manifest, &mut problems);
     answers(manifest, &mut problems);
     interceptors(manifest, &mut problems);

@@ -14,7 +14,6 @@ use super::{
     probe::ProbeSpec,
     rate::{OnLimit, RateLimit},
     retry::RetryPolicy,
-    rules::Policy,
     sandbox::Sandbox,
     size,
 };
@@ -73,9 +72,6 @@ pub struct Manifest {
     /// What becomes of a new call that could not start at once, by `rate_limit`.
     #[serde(default, skip_serializing_if = "OnLimit::is_default")]
     pub on_limit: OnLimit,
-    /// What must, and what must not, have happened before in the run or session of a call. `None`: anything.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy: Option<Policy>,
     /// When a failed attempt is followed by another.
     #[serde(default)]
     pub retry: RetryPolicy,
@@ -251,11 +247,6 @@ impl Manifest {
     /// asks for a place or a start time.
     pub const fn is_limited(&self) -> bool {
         self.concurrency.is_some() || self.rate_limit.is_some()
-    }
-
-    /// Whether its claims ask the ledger for more than the call: for a place or a start time, or what its policy says.
-    pub const fn is_judged_by_claim(&self) -> bool {
-        self.is_limited() || self.policy.is_some()
     }
 
     /// Whether a new call takes its start time at the door, or is refused.

@@ -34,7 +34,6 @@ pub mod look;
 pub mod migrate;
 pub mod open_counts;
 pub mod pauses;
-pub mod policies;
 pub mod postpone;
 pub mod probe;
 pub mod quarantine;

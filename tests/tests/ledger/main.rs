@@ -14,7 +14,6 @@ mod accept;
 mod claim;
 mod limited;
 mod places;
-mod policies;
 mod rates;
 
 mod complete;

@@ -190,9 +190,6 @@ const MATRIX: &[(&str, &str)] = &[
         "SELECT toolfleet.close_bucket('charge', 'acme', 1000)",
     ),
     ("mdwor", "SELECT toolfleet.rate_of('charge')"),
-    // Policies: what happened is asked through one function.
-    ("mw", "SELECT toolfleet.policy_says({queued}, true, true)"),
-    ("m", "SELECT toolfleet.happened('acme', 'r', 's')"),
     ("md", "SELECT tat FROM toolfleet.rate_buckets"),
     ("md", "DELETE FROM toolfleet.rate_buckets"),
     ("m", "UPDATE toolfleet.rate_buckets SET tat = now()"),

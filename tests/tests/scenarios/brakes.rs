@@ -297,10 +297,6 @@ async fn breakers_and_limits_are_set_on_the_fleets_subject_and_no_tenant_takes_a
             "pause is mandatory",
         ),
         (
-            json!({"do": "set", "interceptor": "policy", "mode": "observe"}),
-            "policy is mandatory",
-        ),
-        (
             json!({"do": "set", "interceptor": "cache", "mode": "off"}),
             "no worker has",
         ),

@@ -58,7 +58,6 @@ mod own_executor;
 mod own_tcp;
 
 mod interceptors;
-mod policies;
 
 mod drain;
 mod upgrade;

@@ -2,7 +2,7 @@
     -- `rate_mode`: what the rate limit may do.
     SELECT * FROM unnest($2::uuid[], $3::uuid[], $4::bigint[], $6::text[]) AS input (call_id, attempt_id, timeout_ms, rate_mode)
 ), due AS MATERIALIZED (
-    SELECT o.call_id, o.tool, o.tenant, o.run, o.session, i.attempt_id, i.timeout_ms, i.rate_mode, coalesce(o.rate_at, CASE
+    SELECT o.call_id, o.tool, o.tenant, i.attempt_id, i.timeout_ms, i.rate_mode, coalesce(o.rate_at, CASE
             -- Its start time was taken at the door: no probe comes through it, and what has waited since has none, or a void one.
             -- For the second in which a dispatcher does not know of a new limit its calls start without.
             WHEN o.attempts = 0 AND o.probe_of IS NULL AND o.not_before = o.accepted_at AND (
@@ -17,29 +17,10 @@
       AND /* claimable */
     ORDER BY o.call_id
     FOR UPDATE OF o /* locks */
-), judged AS MATERIALIZED (
-    -- By the policies of their tools. The locks: first those of the calls' rows, then those of the policies, then those of the
-    -- buckets, and each kind in one order, so that two claims never wait for each other; places are skipped where they are locked.
-    -- Refused is who comes when as many as may have happened; of more calls than places that are left, the others come again, for
-    -- those before them may not start.
-    SELECT d.*, CASE
-            WHEN p.verdict IS NULL THEN NULL
-            WHEN p.verdict = 'busy' THEN 'busy'
-            WHEN p.verdict <> 'passes' THEN 'forbidden'
-            WHEN row_number() OVER (PARTITION BY p.verdict, p.among ORDER BY d.call_id) > p.places THEN 'busy'
-        END AS stopped
-    FROM (
-        SELECT u.*, v.policy IS NOT NULL AS has_policy
-        FROM due u
-        LEFT JOIN LATERAL (
-            SELECT t.policy FROM toolfleet.tool_versions t WHERE t.tool = u.tool ORDER BY t.version DESC LIMIT 1) v ON true
-        ORDER BY u.tenant, u.tool, CASE v.policy->'at_most'->>'per' WHEN 'run' THEN u.run WHEN 'session' THEN u.session END) d
-    LEFT JOIN LATERAL toolfleet.policy_says(CASE WHEN d.has_policy THEN d.call_id END, true, /* waits */) p ON true
 ), tools AS MATERIALIZED (
     SELECT d.tool, count(*) AS wanted, (
         SELECT v.concurrency FROM toolfleet.tool_versions v WHERE v.tool = d.tool ORDER BY v.version DESC LIMIT 1) AS places
-    FROM judged d
-    WHERE d.stopped IS NULL
+    FROM due d
     GROUP BY d.tool
 ), seen AS MATERIALIZED (
     SELECT s.tool, s.slot, s.attempt_id, t.places, EXISTS (
@@ -71,8 +52,7 @@
     FROM tools t
 ), decided AS MATERIALIZED (
     SELECT d.*, t.places IS NULL OR d.place <= cardinality(t.slots) AS admitted, t.slots[d.place] AS slot
-    FROM (
-        SELECT j.*, row_number() OVER (PARTITION BY tool ORDER BY call_id) AS place FROM judged j WHERE j.stopped IS NULL) d
+    FROM (SELECT due.*, row_number() OVER (PARTITION BY tool ORDER BY call_id) AS place FROM due) d
     JOIN taken t USING (tool)
 ), rates AS MATERIALIZED (
     SELECT t.tool, r.shared_by, r.name, r.step_us, r.burst FROM tools t CROSS JOIN LATERAL toolfleet.rate_of(t.tool) r
@@ -140,8 +120,3 @@ SELECT c.*, d.call_id, d.verdict, false, extract(epoch FROM d.start_at - clock_t
 FROM timed d
 LEFT JOIN claimed c ON false
 WHERE d.verdict NOT IN ('starts', 'observed')
-UNION ALL
-SELECT c.*, j.call_id, j.stopped, false, NULL
-FROM judged j
-LEFT JOIN claimed c ON false
-WHERE j.stopped IS NOT NULL
