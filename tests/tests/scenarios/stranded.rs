@@ -161,15 +161,15 @@ async fn calls_whose_messages_cannot_be_read_are_run_in_a_busy_queue() {
     let witness = Witness::start().await;
     let tools = [witness.tool("charge", "once")];
     let mut fleet = Fleet::start(Spec::with(tools).dispatchers(2).workers(0, &[])).await;
-    // As many as keep it busy on a slow machine, too.
-    let calls = accept(&fleet, 200).await;
+    let calls = accept(&fleet, 60).await;
+    // The queue is busy for long after it has passed the damaged ones, on a slow machine, too.
     for what in 0..calls.len() {
         witness.always(
             &what.to_string(),
-            Reply::DoneAfter(Duration::from_millis(300)),
+            Reply::DoneAfter(Duration::from_millis(450)),
         );
     }
-    let damaged = [calls[0], calls[20], calls[40]];
+    let damaged = [calls[0], calls[8], calls[16]];
     damage(&mut fleet, &damaged, Damage::Content).await;
     let stream = fleet.stream().await.unwrap();
     for call in damaged {
@@ -189,7 +189,7 @@ async fn calls_whose_messages_cannot_be_read_are_run_in_a_busy_queue() {
     })
     .await;
     let others =
-        |asked: &BTreeSet<String>| (0..200).filter(|n| !asked.contains(&n.to_string())).count();
+        |asked: &BTreeSet<String>| (0..60).filter(|n| !asked.contains(&n.to_string())).count();
     let asked: BTreeSet<String> =
         witness.look(|seen| seen.requests.iter().map(|r| r.what.clone()).collect());
     assert!(
