@@ -23,8 +23,6 @@ pub struct HeldCall {
     pub line: String,
     /// Its tool.
     pub tool: ToolName,
-    /// The version it was accepted with.
-    pub tool_version: i32,
     /// Its queue.
     pub queue: QueueName,
     /// Its tenant.
@@ -74,7 +72,7 @@ pub async fn put_aside(pool: &PgPool, call: CallId, line: &Line) -> Result<bool,
 static COLUMNS: LazyLock<String> = LazyLock::new(|| {
     let short = Pointer::ARGS_INLINE_MAX;
     format!(
-        "call_id, line, tool, tool_version, queue, tenant, \
+        "call_id, line, tool, queue, tenant, \
          CASE WHEN tool = ANY($2) AND octet_length(args::text) <= {short} THEN args::text END AS args"
     )
 });
@@ -142,7 +140,6 @@ fn held_call(row: &PgRow) -> Result<HeldCall, sqlx::Error> {
         call: CallId(row.try_get("call_id")?),
         line: row.try_get("line")?,
         tool: parsed(row, "tool")?,
-        tool_version: row.try_get("tool_version")?,
         queue: parsed(row, "queue")?,
         tenant: parsed(row, "tenant")?,
         args: row.try_get("args")?,
