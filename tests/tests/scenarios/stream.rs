@@ -119,12 +119,13 @@ async fn the_store_is_rolled_back_under(calls: usize) {
     let tools = [witness.tool("charge", "once"), witness.tool("look", "read")];
     let mut fleet = Fleet::start(Spec::with(tools).workers(0, &[])).await;
     let mut callers = submit(&fleet, &witness, 0..calls / 3);
+    // A look at the stream may not see what is on its way to it: then it holds more than its allowance.
     let in_stream = ALLOWANCE_UNKNOWN.min(calls as u64 / 3);
     until_within(LONG, "a third of the calls to wait", async || {
         let waiting = fleet
             .count("SELECT count(*) FROM toolfleet.open_calls")
             .await;
-        (waiting as usize == calls / 3 && fleet.pointers().await? == in_stream).then_some(())
+        (waiting as usize == calls / 3 && fleet.pointers().await? >= in_stream).then_some(())
     })
     .await;
     let copy = RunFolder::create().unwrap();
