@@ -863,7 +863,7 @@ $$;
 CREATE FUNCTION toolfleet.is_brake(name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$
-    SELECT name IN ('rate_limit', 'breaker', 'retry_budget', 'repeat_cap')
+    SELECT name IN ('rate_limit', 'breaker', 'retry_budget', 'repeat_cap', 'learned_timeout')
 $$;
 
 CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean
@@ -2324,6 +2324,28 @@ CREATE VIEW toolfleet.controls AS
    FROM toolfleet.live_controls c
   WHERE ((c.expires_at IS NULL) OR (c.expires_at > clock_timestamp()));
 
+CREATE TABLE toolfleet.timeout_looks (
+    tool text NOT NULL,
+    version integer NOT NULL,
+    looked_at timestamp with time zone NOT NULL,
+    timeout_ms bigint,
+    samples bigint DEFAULT 0 NOT NULL,
+    longer bigint DEFAULT 0 NOT NULL,
+    p95_ms bigint DEFAULT 0 NOT NULL,
+    p99_ms bigint DEFAULT 0 NOT NULL
+);
+
+CREATE VIEW toolfleet.current_timeouts AS
+ SELECT timeout_looks.tool,
+    timeout_looks.version,
+    timeout_looks.timeout_ms,
+    timeout_looks.looked_at,
+    timeout_looks.samples,
+    timeout_looks.longer,
+    timeout_looks.p95_ms,
+    timeout_looks.p99_ms
+   FROM toolfleet.timeout_looks;
+
 CREATE TABLE toolfleet.ended_attempts_default (
     call_id uuid NOT NULL,
     attempt_id uuid NOT NULL,
@@ -2398,6 +2420,7 @@ CREATE TABLE toolfleet.fleet (
     ledger_id uuid DEFAULT gen_random_uuid() NOT NULL,
     control_rev bigint DEFAULT 0 NOT NULL,
     breaker_rev bigint DEFAULT 0 NOT NULL,
+    timeout_rev bigint DEFAULT 0 NOT NULL,
     CONSTRAINT fleet_only_row_check CHECK (only_row)
 );
 
@@ -2525,6 +2548,32 @@ CREATE VIEW toolfleet.interceptors AS
      LEFT JOIN said s USING (name))
      LEFT JOIN did d USING (name));
 
+CREATE TABLE toolfleet.timeout_changes (
+    tool text NOT NULL,
+    version integer NOT NULL,
+    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    timeout_ms bigint NOT NULL,
+    before_ms bigint NOT NULL,
+    why text NOT NULL,
+    samples bigint NOT NULL,
+    longer bigint NOT NULL,
+    p95_ms bigint NOT NULL,
+    p99_ms bigint NOT NULL
+);
+
+CREATE VIEW toolfleet.learned_timeouts AS
+ SELECT timeout_changes.tool,
+    timeout_changes.version,
+    timeout_changes.at,
+    timeout_changes.timeout_ms,
+    timeout_changes.before_ms,
+    timeout_changes.why,
+    timeout_changes.samples,
+    timeout_changes.longer,
+    timeout_changes.p95_ms,
+    timeout_changes.p99_ms
+   FROM toolfleet.timeout_changes;
+
 CREATE TABLE toolfleet.rate_buckets (
     bucket text NOT NULL,
     shared_by text NOT NULL,
@@ -2593,6 +2642,16 @@ CREATE TABLE toolfleet.prefix_takeovers (
     former_place text,
     taken_by text NOT NULL,
     note text NOT NULL
+);
+
+CREATE TABLE toolfleet.run_times (
+    tool text NOT NULL,
+    version integer NOT NULL,
+    hour timestamp with time zone NOT NULL,
+    limit_ms bigint NOT NULL,
+    took_ms bigint NOT NULL,
+    cut_off boolean NOT NULL,
+    count bigint NOT NULL
 );
 
 CREATE TABLE toolfleet.tool_slots (
@@ -2714,6 +2773,12 @@ ALTER TABLE ONLY toolfleet.prefix_takeovers
     ADD CONSTRAINT prefix_takeovers_pkey PRIMARY KEY (takeover_id);
 ALTER TABLE ONLY toolfleet.rate_buckets
     ADD CONSTRAINT rate_buckets_pkey PRIMARY KEY (bucket);
+ALTER TABLE ONLY toolfleet.run_times
+    ADD CONSTRAINT run_times_pkey PRIMARY KEY (tool, version, hour, limit_ms, took_ms, cut_off);
+ALTER TABLE ONLY toolfleet.timeout_changes
+    ADD CONSTRAINT timeout_changes_pkey PRIMARY KEY (tool, version, at);
+ALTER TABLE ONLY toolfleet.timeout_looks
+    ADD CONSTRAINT timeout_looks_pkey PRIMARY KEY (tool, version);
 ALTER TABLE ONLY toolfleet.tool_retirements
     ADD CONSTRAINT tool_retirements_pkey PRIMARY KEY (tool, version);
 ALTER TABLE ONLY toolfleet.tool_retirements

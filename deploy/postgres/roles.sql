@@ -69,6 +69,7 @@ BEGIN
         ('fleet',            NULL, 'SELECT', 'dwor'),
         ('fleet',            'system_identifier, timeline, wal_lsn, quarantines', 'UPDATE', 'dwo'),
         ('fleet',            'registry_rev', 'UPDATE', 'o'),
+        ('fleet',            'timeout_rev', 'UPDATE', 'd'),
         -- Open calls: only a dispatcher makes one. What proves an answer is for dispatchers and workers.
         ('open_calls',       NULL, 'SELECT, UPDATE, DELETE', 'dw'),
         ('open_calls',       NULL, 'INSERT', 'd'),
@@ -107,6 +108,12 @@ BEGIN
         ('breaker_windows',  NULL, 'SELECT', 'o'),
         -- Start times: two functions hand them out and close buckets; a dispatcher deletes what is not used any more.
         ('rate_buckets',     NULL, 'SELECT, DELETE', 'd'),
+        -- Learned timeouts: workers count run times, a dispatcher looks at them and deletes what is old.
+        ('run_times',        NULL, 'SELECT, INSERT, UPDATE', 'w'),
+        ('run_times',        NULL, 'SELECT, DELETE', 'd'),
+        ('timeout_looks',    NULL, 'SELECT', 'w'),
+        ('timeout_looks',    NULL, 'SELECT, INSERT, UPDATE', 'd'),
+        ('timeout_changes',  NULL, 'SELECT, INSERT, DELETE', 'd'),
         -- The documented views.
         ('calls',            NULL, 'SELECT', 'or'),
         ('attempts',         NULL, 'SELECT', 'or'),
@@ -119,6 +126,8 @@ BEGIN
         ('control_log',      NULL, 'SELECT', 'or'),
         ('interceptors',     NULL, 'SELECT', 'or'),
         ('breakers',         NULL, 'SELECT', 'dor'),
+        ('current_timeouts', NULL, 'SELECT', 'or'),
+        ('learned_timeouts', NULL, 'SELECT', 'or'),
         ('workers',          NULL, 'SELECT', 'or')
         ) AS tables (what, columns, privilege, whom)
     LOOP

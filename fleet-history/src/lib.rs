@@ -10,6 +10,7 @@
 //! story      everything about one call: its row, its attempts, its moves
 //! original   the request of a call, to repeat it
 //! doubts     the calls in doubt
+//! timeouts   what the fleet has learned of a tool's timeout
 //! tools      the versions of tools
 //! slots      the calls that have a place of a limited tool
 //! workers    the workers, alive or gone
@@ -30,6 +31,8 @@ pub mod story;
 pub mod original;
 
 pub mod doubts;
+
+pub mod timeouts;
 
 pub mod tools;
 

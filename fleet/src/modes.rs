@@ -25,7 +25,7 @@ words! {
 }
 
 words! {
-    /// A part of the engine that keeps calls from running, and that a mode may name as it names an interceptor.
+    /// A part of the engine that has a say in whether or how long calls run, and that a mode may name as it names an interceptor.
     Brake {
         /// So many attempts of a tool start in a time.
         RateLimit = "rate_limit",
@@ -35,6 +35,8 @@ words! {
         RetryBudget = "retry_budget",
         /// The same call fails so often in a run.
         RepeatCap = "repeat_cap",
+        /// An attempt is given as much time as the fleet has learned.
+        LearnedTimeout = "learned_timeout",
     }
 }
 

@@ -1,4 +1,4 @@
-//! The tools, the controls and the breakers as this process knows them: read at the start, then what is new within a second.
+//! The tools, the controls, the breakers and the learned timeouts as this process knows them: read at the start, then what is new within a second.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -22,7 +22,7 @@ use crate::{
     manifest::Manifest,
     outcome::ToolFailure,
     store::{
-        StoreError, breakers, controls,
+        StoreError, breakers, controls, timeouts,
         tools::{self, Change, Revisions},
     },
     telemetry::report,
@@ -89,6 +89,10 @@ struct Tools {
     /// The revision of the breakers when they were read.
     breaker_rev: i64,
     breakers: Arc<Breakers>,
+    /// The revision of the learned timeouts when they were read.
+    timeout_rev: i64,
+    /// By tool and version.
+    timeouts: HashMap<ToolName, HashMap<i32, Duration>>,
 }
 
 /// The versions of one tool.
@@ -211,6 +215,11 @@ impl Registry {
         self.read(|known| Arc::clone(&known.breakers))
     }
 
+    /// The timeout that the fleet has learned for this version; `None`: none yet.
+    pub fn learned_timeout(&self, tool: &ToolName, version: i32) -> Option<Duration> {
+        self.read(|known| known.timeouts.get(tool)?.get(&version).copied())
+    }
+
     /// Reads what is new. A version that this program cannot read is left out and logged.
     ///
     /// After lost writes everything is read anew: tools may be gone, and revisions are used again.
@@ -239,7 +248,8 @@ impl Registry {
             if rows.is_empty() {
                 // Last, so that the tools are known whatever becomes of the controls.
                 self.read_controls(pool, now.controls).await?;
-                return self.read_breakers(pool, now.breakers).await;
+                self.read_breakers(pool, now.breakers).await?;
+                return self.read_timeouts(pool, now.timeouts).await;
             }
             for (rev, change) in rows {
                 match change {
@@ -279,6 +289,20 @@ impl Registry {
         if known.breaker_rev <= rev {
             known.breaker_rev = rev;
             known.breakers = breakers;
+        }
+        Ok(())
+    }
+
+    /// Reads the learned timeouts where their revision has moved.
+    async fn read_timeouts(&self, pool: &PgPool, rev: i64) -> Result<(), StoreError> {
+        if self.read(|known| known.timeout_rev == rev) {
+            return Ok(());
+        }
+        let timeouts = timeouts::learned(pool).await?;
+        let mut known = self.write();
+        if known.timeout_rev <= rev {
+            known.timeout_rev = rev;
+            known.timeouts = timeouts;
         }
         Ok(())
     }
@@ -375,105 +399,4 @@ fn read_tool(manifest: &str) -> Result<Tool, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn tool(output_schema: serde_json::Value) -> Tool {
-        let mut manifest = json!({
-            "name": "t", "version": 1, "description": "d", "effect": "read", "input_schema": {"type": "object"},
-            "executor": {"http": {"method": "GET", "url": "http://a/"}},
-        });
-        manifest["output_schema"] = output_schema;
-        if manifest["output_schema"].is_null() {
-            manifest.as_object_mut().unwrap().remove("output_schema");
-        }
-        read_tool(&manifest.to_string()).unwrap()
-    }
-
-    fn problem(tool: &Tool, answer: &str) -> Option<String> {
-        let answer = RawValue::from_string(answer.to_owned()).unwrap();
-        let failure = tool.answer_problem(&answer)?;
-        assert_eq!(failure.code, Code::OutputInvalid);
-        let told = failure.message.english();
-        assert!(told.len() <= ToolFailure::MESSAGE_MAX);
-        Some(told.to_owned())
-    }
-
-    #[test]
-    fn only_calls_of_the_newest_version_meet_a_breaker() {
-        let registry = Registry(Arc::new(RwLock::new(Tools::default())));
-        let look: ToolName = "look".parse().unwrap();
-        let meets = |host: &str| registry.meets_breaker(&look, &format!("http://{host}"));
-        let add = |version: i32, host: &str, has_breaker: bool| {
-            let mut manifest = json!({
-                "name": "look", "version": version, "description": "d", "effect": "read", "input_schema": {"type": "object"},
-                "executor": {"http": {"method": "GET", "url": format!("http://{host}/")}},
-            });
-            if has_breaker {
-                manifest["breaker"] = json!({});
-            }
-            registry.add(i64::from(version), &manifest.to_string());
-        };
-        assert!(!meets("a"), "there is no such tool");
-        add(1, "a", true);
-        assert_eq!((meets("a"), meets("b")), (true, false));
-        add(2, "b", true);
-        assert_eq!((meets("a"), meets("b")), (false, true));
-        registry.retire(3, "look", 2);
-        assert!(!meets("b"), "it takes no calls");
-        add(4, "b", false);
-        assert!(!meets("b"), "it has no breaker");
-    }
-
-    #[test]
-    fn an_answer_is_held_against_the_output_schema() {
-        let exact = tool(json!({
-            "type": "object", "required": ["id"],
-            "properties": {"id": {"type": "integer", "maximum": 9_007_199_254_740_992_u64}, "kind": {"enum": ["card", "cash"]}},
-        }));
-        assert_eq!(problem(&exact, r#"{"id": 9007199254740992}"#), None);
-        assert!(problem(&exact, r#"{"id": 9007199254740993}"#).is_some());
-        assert!(problem(&exact, r#"{"id": 1, "id": 2}"#).is_some());
-        assert!(
-            problem(&exact, "null")
-                .unwrap()
-                .contains("the answer: expected object")
-        );
-        // Any kind of value can be promised; without a schema every answer is accepted.
-        assert_eq!(problem(&tool(json!({"type": "array"})), "[]"), None);
-        assert_eq!(problem(&tool(json!(null)), r#"{"id": 1, "id": 2}"#), None);
-    }
-
-    #[test]
-    fn what_is_wrong_with_an_answer_is_told_without_the_answer() {
-        let promised = tool(json!({
-            "properties": {
-                "a": {"type": "integer"}, "b": {"enum": ["4111-1112"]}, "c": {"type": "string"}, "d": {"minimum": 5},
-            },
-            "propertyNames": {"maxLength": 3},
-        }));
-        let answer =
-            r#"{"a": "4111-1111", "b": "4111-1111", "c": 41111111, "d": -4111.5, "4111-1111": 1}"#;
-        let told = problem(&promised, answer).unwrap();
-        for value in ["4111-1111", "41111111", "4111.5", "nearest"] {
-            assert!(!told.contains(value), "{told}");
-        }
-        assert!(
-            told.contains("/a: expected integer, found string"),
-            "{told}"
-        );
-    }
-
-    #[test]
-    fn a_large_answer_that_is_wrong_everywhere_is_told_shortly() {
-        let promised = tool(json!({"type": "array", "items": {"type": "string"}}));
-        let answer = format!("[{}1]", "1,".repeat(500_000));
-        assert!(
-            problem(&promised, &answer)
-                .unwrap()
-                .contains("found integer")
-        );
-    }
-}
+mod tests;

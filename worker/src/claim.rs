@@ -33,7 +33,8 @@ pub(crate) async fn claim(worker: &WorkerProcess, gated: Gated) -> Result<Runnin
     let remembered = worker.remember(call, attempt_id);
     let entry = worker.attempts.enter(call, attempt_id, &worker.work);
     let claim_sent = Instant::now();
-    let timeout_ms = i64::try_from(tool.manifest.timeout.as_millis()).unwrap_or(i64::MAX);
+    let timeout = gated.timeout;
+    let timeout_ms = i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX);
     let row = ClaimRow {
         call_id: call,
         attempt_id,
@@ -97,6 +98,7 @@ pub(crate) async fn claim(worker: &WorkerProcess, gated: Gated) -> Result<Runnin
             id: attempt_id,
             took_place,
             claim_sent,
+            timeout,
             entry,
         },
     })

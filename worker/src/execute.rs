@@ -30,6 +30,7 @@ use crate::{
     onion::Round,
     redact::RedactedFailures,
     stage::{Attempt, Executed, Execution, Rendered, Running, millis},
+    timeouts,
     worker::WorkerProcess,
 };
 
@@ -48,10 +49,11 @@ pub(crate) async fn execute(worker: &WorkerProcess, running: Running) -> Execute
         Ok(rendered) => start(worker, &attempt, rendered, round.as_deref_mut(), started).await,
         Err(taken_back) => taken_back,
     };
+    timeouts::count(worker, &attempt, &execution, started.elapsed());
     if let Some(permit) = gated.breaker {
         let cut = if attempt.entry.stop.asked().is_some() {
             CutShort::Stopped
-        } else if millis(attempt.claimed.timeout_ms) < attempt.tool.manifest.timeout {
+        } else if millis(attempt.claimed.timeout_ms) < attempt.timeout {
             CutShort::ByDeadline
         } else {
             CutShort::No

@@ -37,6 +37,7 @@ use crate::{
     programs::{ProgramSlot, Turn},
     redact::RedactedFailures,
     stage::{Gated, Rendered},
+    timeouts,
     waiting::Tenant,
     worker::WorkerProcess,
 };
@@ -89,6 +90,7 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
                 call,
                 args_hash: canonical::hash_text(&args),
                 limited: limited(worker, &pointer, &tool, newest),
+                timeout: timeouts::timeout_of(worker, &tool.manifest, pointer.tenant.as_ref()),
                 tool,
                 rendered,
                 round,

@@ -65,6 +65,7 @@ use crate::{
     reply::Replies,
     retry_budgets::RetryBudgets,
     running::Attempts,
+    timeouts::{self, RunTimeCounts},
     worker::WorkerProcess,
 };
 
@@ -197,6 +198,7 @@ impl Started {
             lacks: SaidLacks::default(),
             breakers: Arc::default(),
             retry_budgets: RetryBudgets::new(),
+            run_times: RunTimeCounts::default(),
             attempts: Attempts::default(),
             given_up: Mutex::new(HashMap::new()),
             bus,
@@ -235,6 +237,7 @@ impl Started {
             stop.clone(),
         ));
         tasks.spawn(reporter::run(Arc::clone(worker), stop.clone()));
+        tasks.spawn(timeouts::run(Arc::clone(worker), stop.clone()));
         let queues = self.config.queues.clone();
         tasks.spawn(inability::run(Arc::clone(worker), queues, stop.clone()));
         let (chain, pool) = (Arc::clone(&worker.interceptors), worker.pool.clone());

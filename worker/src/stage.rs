@@ -48,6 +48,8 @@ pub(crate) struct Gated {
     pub(crate) program: Option<ProgramSlot>,
     /// What the rate limit of its tool may do; `None`: the tool has no limit, neither of starts nor of attempts.
     pub(crate) limited: Option<InterceptMode>,
+    /// How long its attempt may take, if its call has as much time left.
+    pub(crate) timeout: Duration,
     /// That its target may be tried, where its tool has a breaker.
     pub(crate) breaker: Option<BreakerPermit>,
 }
@@ -67,6 +69,8 @@ pub(crate) struct Attempt {
     pub(crate) took_place: bool,
     /// When the claim was sent, before the ledger's clock started. The attempt's deadline counts from it.
     pub(crate) claim_sent: Instant,
+    /// How long it was to take; less where its call has less time left.
+    pub(crate) timeout: Duration,
     pub(crate) entry: Entry,
 }
 

@@ -33,6 +33,7 @@ use crate::{
     reply::Replies,
     retry_budgets::RetryBudgets,
     running::Attempts,
+    timeouts::RunTimeCounts,
 };
 
 /// The largest envelope that is sent, in bytes. A dispatcher reads a larger one from the row.
@@ -71,6 +72,8 @@ pub(crate) struct WorkerProcess {
     pub(crate) putting_back: PuttingBack,
     /// How many further attempts it may ask of tools.
     pub(crate) retry_budgets: RetryBudgets,
+    /// How long first attempts took whose timeout is learned.
+    pub(crate) run_times: RunTimeCounts,
     /// What it lacks for the tools of its queues, as far as its log says so.
     pub(crate) lacks: SaidLacks,
     /// The attempts that run now.

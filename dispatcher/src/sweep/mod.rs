@@ -20,11 +20,13 @@
 //! | `topology` | a missing stream or consumer, a new tool's queue | makes it |
 //! | `orphan` | messages that no worker will ever get, after the stream's files were rolled back | purges them, so that `lost_pointer` can publish |
 //! | `stranded_pointer` | calls whose pointer the stream refuses as there and never delivers, among those that have waited for long or whose queue it says is empty | publishes them under a new number |
+//! | `timeouts` | tools whose timeout is learned, every ten minutes | looks at a day of run times, changes the timeout |
 //! | `upkeep` | dead rows, missing or old partitions | vacuums, creates ahead, drops |
 
 mod breakers;
 mod due;
 mod expiry;
+mod learn;
 mod ledger;
 mod orphans;
 mod pace;
@@ -113,6 +115,7 @@ impl Sweep {
         spawn(tasks, stop, self.clone().keep_topology());
         spawn(tasks, stop, self.clone().keep_events());
         spawn(tasks, stop, self.clone().sweep_orphans());
+        spawn(tasks, stop, self.clone().learn_timeouts());
         spawn(tasks, stop, self.keep_up());
     }
 

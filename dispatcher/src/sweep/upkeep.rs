@@ -5,6 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use fleet::store::{
     StoreError, breakers, open_counts, snapshot, starts,
     sweep::{self, Upkeep},
+    timeouts,
 };
 use tokio::time::Instant;
 
@@ -31,7 +32,7 @@ impl Sweep {
             let kept = tokio::select! {
                 _ = often.tick() => self.vacuum(&mut rests).await,
                 _ = seldom.tick() => self.fold().await,
-                _ = hourly.tick() => self.partitions().await.and(self.recount().await).and(self.buckets().await).and(self.breakers().await),
+                _ = hourly.tick() => self.partitions().await.and(self.recount().await).and(self.buckets().await).and(self.breakers().await).and(self.run_times().await),
             };
             self.warn("upkeep", kept);
         }
@@ -86,6 +87,11 @@ impl Sweep {
     async fn buckets(&self) -> Result<(), StoreError> {
         let mut connection = self.postgres.connect_for_upkeep().await?;
         starts::drop_unused(&mut connection).await.map(drop)
+    }
+
+    async fn run_times(&self) -> Result<(), StoreError> {
+        let mut connection = self.postgres.connect_for_upkeep().await?;
+        timeouts::drop_old(&mut connection).await
     }
 
     /// Those that no call meets any more: an open one would stay so for ever.

@@ -126,7 +126,7 @@ fn full(tool: &Manifest, schema: Value) -> Value {
         "effect": tool.effect,
         "input_schema": schema,
         "key": tool.key_policy(),
-        "timeout_ms": millis(tool.timeout),
+        "timeout_ms": millis(tool.timeout.longest()),
         "deadline_ms": millis(tool.deadline),
         "queue": tool.queue,
         "coercion": tool.coercion,

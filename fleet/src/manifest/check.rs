@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::{
     advice, breaker,
-    duration::format_duration,
     executor::{ExecutorSpec, KeyPlaces, NatsSpec, OwnSpec, SqlSpec},
     input::{is_required, properties},
     policy::KeyPolicy,
@@ -55,7 +54,7 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
     breaker::check(
         manifest.breaker.as_ref(),
         manifest.when_open,
-        manifest.timeout,
+        manifest.timeout.shortest(),
         &mut problems,
     );
     match &manifest.rate_limit {
@@ -183,7 +182,7 @@ fn idempotency(manifest: &Manifest, problems: &mut Problems) {
             );
         }
     }
-    if idempotency.valid_for < manifest.timeout {
+    if idempotency.valid_for < manifest.timeout.longest() {
         problems.add(
             "/idempotency/valid_for",
             "the tool forgets the key before one attempt ends; write at least the timeout",
@@ -192,20 +191,12 @@ fn idempotency(manifest: &Manifest, problems: &mut Problems) {
 }
 
 fn times(manifest: &Manifest, problems: &mut Problems) {
-    if manifest.timeout < Duration::from_millis(1) {
-        problems.add("/timeout", "an attempt needs some time; write 1ms or more");
-    }
+    let (effect, deadline) = (manifest.effect, manifest.deadline);
+    manifest.timeout.check(effect, deadline, problems);
     if manifest.deadline > Manifest::DEADLINE_MAX {
         problems.add(
             "/deadline",
             "a call may take at most a day; write at most 24h",
-        );
-    }
-    if manifest.timeout > manifest.deadline {
-        let deadline = format_duration(manifest.deadline);
-        problems.add(
-            "/timeout",
-            format!("an attempt cannot take longer than the call; the deadline is {deadline}: write at most that, or a later deadline"),
         );
     }
     if let Some(wait) = manifest.max_queue_wait

@@ -1,6 +1,6 @@
 //! A tool manifest: what an operator writes, what is stored as an immutable version.
 //!
-//! `version` is the content of one file; `policy`, `retry`, `rate`, `breaker`, `probe`, `executor` and `sandbox` are parts of it. `parse` reads a file in
+//! `version` is the content of one file; `policy`, `retry`, `rate`, `breaker`, `probe`, `timeout`, `executor` and `sandbox` are parts of it. `parse` reads a file in
 //! three steps: `document` (YAML or JSON), the schema of a manifest with its `advice`, and `check` for what its fields say
 //! together. For that, `required` looks at the input schema, and `request` and `sql` at the two executors that are written as
 //! text. `lint` warns of what a model may misunderstand.
@@ -15,6 +15,7 @@ mod rate;
 pub(crate) mod retry;
 mod sandbox;
 mod size;
+mod timeout;
 mod version;
 
 mod advice;
@@ -46,5 +47,6 @@ pub use self::{
     rate::{OnLimit, RateBy, RateLimit},
     retry::{RetryPolicy, RetryStrategy},
     sandbox::{Network, Sandbox},
+    timeout::{LearnedFrom, LearnedTimeout, Timeout},
     version::Manifest,
 };

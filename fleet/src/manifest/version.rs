@@ -16,6 +16,7 @@ use super::{
     retry::RetryPolicy,
     sandbox::Sandbox,
     size,
+    timeout::Timeout,
 };
 use crate::{
     arguments::{Level, Limits},
@@ -55,8 +56,8 @@ pub struct Manifest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency: Option<Idempotency>,
     /// How long one attempt may take.
-    #[serde(default = "Manifest::default_timeout", with = "duration")]
-    pub timeout: Duration,
+    #[serde(default = "Manifest::default_timeout")]
+    pub timeout: Timeout,
     /// How long the whole call may take, from acceptance. A caller can ask for another one.
     #[serde(default = "Manifest::default_deadline", with = "duration")]
     pub deadline: Duration,
@@ -168,8 +169,8 @@ impl Manifest {
         Self::KEY_RETENTION_MIN
     }
 
-    const fn default_timeout() -> Duration {
-        Duration::from_secs(30)
+    const fn default_timeout() -> Timeout {
+        Timeout::Fixed(Duration::from_secs(30))
     }
 
     const fn default_deadline() -> Duration {

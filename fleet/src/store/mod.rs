@@ -51,6 +51,7 @@ pub mod starts;
 mod statement;
 pub mod sweep;
 pub mod takeover;
+pub mod timeouts;
 pub mod tool_role;
 pub mod tools;
 pub mod transaction;

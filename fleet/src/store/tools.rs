@@ -144,14 +144,15 @@ async fn stored(
 ///
 /// Postgres does not answer.
 pub async fn revisions(pool: &PgPool) -> Result<Revisions, StoreError> {
-    let sql = "SELECT quarantines, control_rev, breaker_rev FROM toolfleet.fleet";
-    let (quarantines, controls, breakers) = listen(sqlx::query_as(sql).fetch_one(pool))
+    let sql = "SELECT quarantines, control_rev, breaker_rev, timeout_rev FROM toolfleet.fleet";
+    let (quarantines, controls, breakers, timeouts) = listen(sqlx::query_as(sql).fetch_one(pool))
         .await
         .map_err(|error| StoreError::from_sqlx("read tools", error))?;
     Ok(Revisions {
         quarantines,
         controls,
         breakers,
+        timeouts,
     })
 }
 
@@ -164,6 +165,8 @@ pub struct Revisions {
     pub controls: i64,
     /// The changes of breakers.
     pub breakers: i64,
+    /// The changes of learned timeouts.
+    pub timeouts: i64,
 }
 
 /// A change of a tool, for a process that follows the revisions.

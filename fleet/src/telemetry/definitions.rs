@@ -127,6 +127,8 @@ definitions! {
         "Attempts that a tool's retry budget did not allow, or not yet");
     OBSERVED_BRAKES = counter("toolfleet.observed.brakes", "{call}", &[TOOL, INTERCEPTOR],
         "What a brake would have stopped whose mode is observe");
+    LEARNED_TIMEOUT = gauge("toolfleet.learned.timeout", "s", &[TOOL],
+        "The timeout that the fleet has learned for the tool's newest version, or its initial one");
     FENCED_ATTEMPTS = counter("toolfleet.fenced.attempts", "{attempt}", &[],
         "Attempts whose outcome came too late to decide the call");
     INTEGRITY_ALARMS = counter("toolfleet.integrity.alarms", "{alarm}", &[],

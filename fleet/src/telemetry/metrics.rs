@@ -61,6 +61,7 @@ pub struct Metrics {
     retried_attempts: Counter<u64>,
     suppressed_retries: Counter<u64>,
     observed_brakes: Counter<u64>,
+    learned_timeout: Gauge<f64>,
     fenced_attempts: Counter<u64>,
     integrity_alarms: Counter<u64>,
     breaker_openings: Counter<u64>,
@@ -239,6 +240,12 @@ impl Metrics {
         self.observed_brakes.add(1, &labels);
     }
 
+    /// How long the next first attempt of a tool may take whose timeout is learned.
+    pub fn learned_timeout(&self, tool: &ToolName, timeout: Duration) {
+        self.learned_timeout
+            .record(timeout.as_secs_f64(), &[self.tools.label(tool)]);
+    }
+
     /// An attempt's outcome came too late to decide the call.
     pub fn fenced(&self) {
         self.fenced_attempts.add(1, &[]);
@@ -347,6 +354,7 @@ impl Metrics {
             retried_attempts: counter(meter, define::RETRIED_ATTEMPTS),
             suppressed_retries: counter(meter, define::SUPPRESSED_RETRIES),
             observed_brakes: counter(meter, define::OBSERVED_BRAKES),
+            learned_timeout: exact(meter, define::LEARNED_TIMEOUT),
             fenced_attempts: from_zero(meter, define::FENCED_ATTEMPTS),
             integrity_alarms: from_zero(meter, define::INTEGRITY_ALARMS),
             breaker_openings: counter(meter, define::BREAKER_OPENINGS),
@@ -396,6 +404,14 @@ fn from_zero(meter: &Meter, define: Definition) -> Counter<u64> {
 fn gauge(meter: &Meter, define: Definition) -> Gauge<u64> {
     meter
         .u64_gauge(define.name)
+        .with_unit(define.unit)
+        .with_description(define.help)
+        .build()
+}
+
+fn exact(meter: &Meter, define: Definition) -> Gauge<f64> {
+    meter
+        .f64_gauge(define.name)
         .with_unit(define.unit)
         .with_description(define.help)
         .build()

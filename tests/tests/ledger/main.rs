@@ -40,6 +40,7 @@ mod session;
 mod snapshot;
 
 mod sweep;
+mod timeouts;
 
 mod partitions;
 mod readers;

@@ -228,6 +228,30 @@ const MATRIX: &[(&str, &str)] = &[
         "m",
         "SELECT toolfleet.breaker_permit_at(now(), 'charge', 'http://a', 1)",
     ),
+    // Learned timeouts: workers count, dispatchers decide.
+    (
+        "mw",
+        "INSERT INTO toolfleet.run_times VALUES ('charge', 1, now(), 1, 1, false, 1) \
+            ON CONFLICT (tool, version, hour, limit_ms, took_ms, cut_off) DO UPDATE SET count = 2",
+    ),
+    ("mdw", "SELECT count FROM toolfleet.run_times"),
+    ("md", "DELETE FROM toolfleet.run_times"),
+    ("mdw", "SELECT timeout_ms FROM toolfleet.timeout_looks"),
+    (
+        "md",
+        "INSERT INTO toolfleet.timeout_looks (tool, version, looked_at) VALUES ('charge', 1, now()) \
+            ON CONFLICT (tool, version) DO UPDATE SET looked_at = now()",
+    ),
+    ("m", "DELETE FROM toolfleet.timeout_looks"),
+    (
+        "md",
+        "INSERT INTO toolfleet.timeout_changes (tool, version, timeout_ms, before_ms, why, samples, longer, p95_ms, p99_ms) \
+            VALUES ('charge', 1, 1, 1, 'x', 1, 1, 1, 1)",
+    ),
+    ("m", "UPDATE toolfleet.timeout_changes SET why = 'y'"),
+    ("md", "UPDATE toolfleet.fleet SET timeout_rev = 1"),
+    ("mor", "SELECT samples FROM toolfleet.current_timeouts"),
+    ("mor", "SELECT why FROM toolfleet.learned_timeouts"),
     // Workers.
     (
         "mw",

@@ -28,6 +28,7 @@ mod repeats;
 mod retry;
 mod roles;
 mod running;
+mod timeouts;
 
 mod in_doubt;
 mod probe;

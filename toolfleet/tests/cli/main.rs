@@ -19,5 +19,6 @@ mod migrate;
 mod mistakes;
 mod settings;
 mod support;
+mod timeouts;
 mod tools;
 mod workers;

@@ -137,7 +137,7 @@ impl Guarded<'_> {
     async fn ask(&self) -> Result<Passed, Skip> {
         let worker = self.worker;
         let Circuit { tool, target } = &self.circuit;
-        let timeout = self.tool.manifest.timeout;
+        let timeout = self.tool.manifest.timeout.longest();
         let answer = breakers::permit(&worker.pool, tool, target, timeout).await;
         let permitted = answer.map_err(|error| {
             tracing::debug!(error = report(&error), "a breaker was not asked");
@@ -256,7 +256,7 @@ impl Guarded<'_> {
     /// The row of a breaker that an operator has forced before anything was counted.
     async fn row(&self) -> Result<BreakerId, StoreError> {
         let Circuit { tool, target } = &self.circuit;
-        let timeout = self.tool.manifest.timeout;
+        let timeout = self.tool.manifest.timeout.longest();
         let permitted = breakers::permit(&self.worker.pool, tool, target, timeout).await?;
         if permitted.verdict == PermitVerdict::Granted {
             let circuit = self.circuit.clone();

@@ -103,7 +103,7 @@ mod tests {
         let manifest = manifest(&Example).unwrap();
         assert_eq!(lint(&manifest), []);
         assert_eq!(manifest.queue.as_str(), "example");
-        assert_eq!(manifest.timeout, Duration::from_millis(1_500));
+        assert_eq!(manifest.timeout.longest(), Duration::from_millis(1_500));
         let schema = fleet::arguments::Schema::compile_input(&manifest.input_schema).unwrap();
         let good =
             json!({"count": 1, "subject": {"type": "city", "name": "Rome"}, "tags": {"a": "b"}});

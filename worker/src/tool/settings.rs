@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fleet::{
     call::Language,
-    manifest::{KeyPolicy, RateLimit, RetryPolicy, SensitiveMode, format_duration},
+    manifest::{KeyPolicy, LearnedTimeout, RateLimit, RetryPolicy, SensitiveMode, format_duration},
 };
 use serde_json::{Map, Value, json};
 
@@ -26,6 +26,13 @@ impl Settings {
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         self.field("timeout", format_duration(timeout))
+    }
+
+    /// How long one attempt may take, as the fleet learns it within these bounds. Not for `once`.
+    #[must_use]
+    pub fn learned_timeout(self, bounds: &LearnedTimeout) -> Self {
+        let bounds = serde_json::to_value(bounds).expect("bounds have only string keys");
+        self.field("timeout", bounds)
     }
 
     /// How long the whole call may take, from acceptance; 5 minutes if not set.

@@ -55,7 +55,7 @@ impl<'a> Linted<'a> {
             shows_secrets: !manifest.redact_results,
             program: matches!(manifest.executor, ExecutorSpec::Process(_)).then(|| LintedProgram {
                 sandbox: manifest.sandbox.clone(),
-                timeout: Some(manifest.timeout),
+                timeout: Some(manifest.timeout.longest()),
             }),
             input_schema: &manifest.input_schema,
             output_schema: manifest.output_schema.as_ref(),

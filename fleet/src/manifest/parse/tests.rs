@@ -99,7 +99,10 @@ fn a_manifest_in_yaml_is_read_with_its_defaults() {
         (3, Effect::Once, 65_536)
     );
     assert_eq!(
-        (manifest.timeout.as_secs(), manifest.deadline.as_secs()),
+        (
+            manifest.timeout.longest().as_secs(),
+            manifest.deadline.as_secs()
+        ),
         (20, 300)
     );
     assert_eq!(
@@ -472,6 +475,42 @@ fn everything_that_is_wrong_is_refused_at_its_place() {
             "0 to 1",
         ),
         (json!({"retry": {"budget": 1.1}}), "/retry/budget", "0 to 1"),
+        (json!({"timeout": "30"}), "/timeout", "write 30s"),
+        (
+            json!({"timeout": {"floor": "2s"}}),
+            "/timeout/learned",
+            "write learned: p95x2",
+        ),
+        (
+            json!({"timeout": {"learned": "p50"}}),
+            "/timeout/learned",
+            "p95x2",
+        ),
+        (
+            json!({"timeout": {"learned": "p95x2", "floor": "9s", "ceiling": "8s"}}),
+            "/timeout/floor",
+            "floor <= ceiling",
+        ),
+        (
+            json!({"timeout": {"learned": "p95x2", "floor": "0s"}}),
+            "/timeout/floor",
+            "1ms or more",
+        ),
+        (
+            json!({"timeout": {"learned": "p95x2", "initial": "31s"}}),
+            "/timeout/initial",
+            "write 1s to 30s",
+        ),
+        (
+            json!({"timeout": {"learned": "p95x2", "initial": "500ms"}}),
+            "/timeout/initial",
+            "write 1s to 30s",
+        ),
+        (
+            json!({"timeout": {"learned": "p99x3", "ceiling": "6m"}}),
+            "/timeout/ceiling",
+            "the deadline is 5m",
+        ),
         (
             json!({"retry": {"base": "31s"}}),
             "/retry/base",

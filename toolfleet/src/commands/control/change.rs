@@ -114,6 +114,7 @@ impl ChangeFlags {
             "breaker" => "/breaker",
             "rate_limit" => "/rate_limit",
             "retry_budget" => "/retry/budget",
+            "learned_timeout" => "/timeout/learned",
             _other => return Ok(String::new()),
         };
         let pool = connect::reader(&self.store).await?;

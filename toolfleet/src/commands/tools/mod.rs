@@ -7,6 +7,7 @@ mod lint;
 mod list;
 mod retire;
 mod show;
+mod timeout;
 
 use std::process::ExitCode;
 

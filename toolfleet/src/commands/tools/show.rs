@@ -12,10 +12,12 @@ use fleet::{
 };
 use fleet_history::{
     instant,
+    timeouts::known_timeout,
     tools::{ToolVersion, tool_version},
 };
 use serde_json::value::{RawValue, to_raw_value};
 
+use super::timeout;
 use crate::commands::{connect, output};
 
 /// What `tools show` is told.
@@ -32,6 +34,9 @@ pub struct ShowTool {
     /// For strict mode, with --format openai; says why where the tool cannot be strict
     #[arg(long)]
     strict: bool,
+    /// How long its attempts may take, and what the fleet has learned of that
+    #[arg(long, conflicts_with_all = ["format", "strict"])]
+    timeout: bool,
     #[command(flatten)]
     store: StoreArgs,
     /// Print JSON on one line
@@ -118,6 +123,13 @@ impl ShowTool {
         };
         warn_of_retirement(&self.tool, &found);
         let manifest = found.manifest;
+        if self.timeout {
+            let manifest: Manifest = serde_json::from_str(&manifest)
+                .context("read a manifest that another version of this program applied")?;
+            let known = known_timeout(&pool, &self.tool, manifest.version).await?;
+            timeout::print(&manifest, &known, self.json)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let shown = match self.format.format() {
             None => with_defaults(&manifest)?,
             Some(format) => {
