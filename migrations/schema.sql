@@ -695,7 +695,8 @@ CREATE TABLE toolfleet.finished_calls (
     probe_of uuid,
     actor text NOT NULL,
     reason text NOT NULL,
-    details json
+    details json,
+    preview json
 )
 PARTITION BY RANGE (call_id);
 
@@ -2406,7 +2407,8 @@ CREATE TABLE toolfleet.finished_calls_default (
     probe_of uuid,
     actor text NOT NULL,
     reason text NOT NULL,
-    details json
+    details json,
+    preview json
 );
 
 CREATE TABLE toolfleet.fleet (

@@ -21,6 +21,8 @@ pub mod delay;
 
 pub mod lease;
 
+pub mod large_result;
+
 pub mod learn;
 
 pub mod probe;

@@ -280,6 +280,7 @@ fn endings_of(attempts: &[ClaimRow]) -> Vec<Ending> {
             effect: EffectKnown::Applied,
             result: Some("{\"done\":true}".to_owned()),
             error: None,
+            preview: None,
             degraded: None,
         }),
         attempt: Some(EndedAttempt {

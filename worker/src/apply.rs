@@ -13,7 +13,7 @@ use fleet::{
     },
 };
 
-use crate::error::RunError;
+use crate::{error::RunError, read_result::reader_of};
 
 /// How long ringing the bell may take. Without it dispatchers find new versions within a second.
 const BELL_MAX: Duration = Duration::from_secs(2);
@@ -31,7 +31,8 @@ pub(crate) async fn apply(
     by: &str,
 ) -> Result<(), RunError> {
     // Before the tools that name it as their probe.
-    let mut manifests: Vec<&Manifest> = manifests.iter().collect();
+    let reader = reader_of(manifests);
+    let mut manifests: Vec<&Manifest> = manifests.iter().chain(&reader).collect();
     manifests.sort_by_key(|manifest| manifest.probe.is_some());
     let (mut wrong, mut created) = (Vec::new(), false);
     for manifest in manifests {

@@ -157,11 +157,14 @@ async fn record(worker: &WorkerProcess, executed: &Executed) -> Result<Recorded,
     // Asked once for an attempt, and only where there would be another one.
     let is_suppressed = is_suppressed(worker, executed, &unbudgeted);
     // Decided anew each time: while a row is locked, the call's time goes on.
-    let concluded = |known: &Known| conclude(executed, known, is_suppressed, worker.actor());
+    let large = attempt.tool.manifest.large_result;
+    let shortened = |ending: Ending| ending.shortened(large.as_ref(), claimed.language);
+    let concluded =
+        |known: &Known| shortened(conclude(executed, known, is_suppressed, worker.actor()));
     let mut ending = if is_suppressed {
         concluded(&known)
     } else {
-        unbudgeted
+        shortened(unbudgeted)
     };
     if let Execution::Committed(_, moved) = execution {
         return Ok(Recorded::Moved(Box::new((Moved::clone(moved), ending))));
@@ -284,7 +287,9 @@ async fn end(
     patience: Duration,
 ) -> Result<Option<Moved>, StoreError> {
     // The caller gets everything; the ledger keeps what the manifest allows.
-    let kept = ending.keeping(executed.attempt.tool.manifest.sensitive.as_ref());
+    let manifest = &executed.attempt.tool.manifest;
+    let large = manifest.large_result;
+    let kept = ending.keeping(manifest.sensitive.as_ref());
     let stored = kept.as_ref().unwrap_or(ending);
     match worker.completing.complete(stored, patience).await {
         Err(StoreError::Refused { .. })
@@ -295,7 +300,7 @@ async fn end(
             );
             *ending = ending
                 .clone()
-                .without_result(executed.attempt.claimed.language);
+                .without_result(large.as_ref(), executed.attempt.claimed.language);
             worker.completing.complete(ending, patience).await
         }
         recorded => recorded,

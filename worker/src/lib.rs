@@ -100,7 +100,9 @@ mod conclude;
 mod cool_down;
 
 mod complete;
+mod read_result;
 mod retry_budgets;
+mod run_times;
 mod timeouts;
 
 mod dispose;
@@ -145,6 +147,7 @@ pub use crate::{
     config::Config,
     error::RunError,
     interceptor::Interceptor,
+    read_result::reader_of,
     run::run,
     tool::{Tool, ToolContext, ToolError},
 };

@@ -64,8 +64,9 @@ use crate::{
     put_back::PuttingBack,
     reply::Replies,
     retry_budgets::RetryBudgets,
+    run_times::RunTimeCounts,
     running::Attempts,
-    timeouts::{self, RunTimeCounts},
+    timeouts,
     worker::WorkerProcess,
 };
 
@@ -165,6 +166,7 @@ impl Started {
         // Before the worker is registered: a registered worker without a lock could never be proven gone.
         let lock = Arc::new(state_dir.hold(id)?);
         let interceptors = mem::take(&mut additions.interceptors).in_order();
+        additions.native.add_reader(pool.clone());
         let executors = executors(&config, &tools_bus, additions, &lock)?;
         let start = StartContext {
             worker: config.name.clone(),

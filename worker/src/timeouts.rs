@@ -1,19 +1,14 @@
 //! Learned timeouts, in a worker: how long an attempt may take, and how long first attempts took, for the ledger.
 
-use std::{
-    collections::HashMap,
-    mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use fleet::{
     breaker::TargetHealth,
-    ids::{Label, ToolName},
-    learn::{RunTimes, rounded},
+    ids::Label,
+    learn::rounded,
     manifest::{Manifest, Timeout},
     modes::{Brake, InterceptMode},
-    store::timeouts::{self, CountedRunTimes, REPORT_MAX},
+    store::timeouts::{self, REPORT_MAX},
     telemetry::report,
     wire::code::Code,
 };
@@ -21,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     brakes,
+    run_times::Counted,
     stage::{Attempt, Execution},
     worker::WorkerProcess,
 };
@@ -44,40 +40,6 @@ pub(crate) fn timeout_of(
         InterceptMode::Observe | InterceptMode::Off => None,
     };
     learned.map_or(bounds.initial, |learned| bounds.within(learned))
-}
-
-/// Run times that were counted and not reported yet: some hundreds for each tool whose timeout is learned.
-#[derive(Debug, Default)]
-pub(crate) struct RunTimeCounts(Mutex<HashMap<Counted, u64>>);
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Counted {
-    tool: ToolName,
-    version: i32,
-    limit_ms: u64,
-    took_ms: u64,
-    cut_off: bool,
-}
-
-impl RunTimeCounts {
-    fn counts(&self) -> MutexGuard<'_, HashMap<Counted, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take(&self) -> Vec<CountedRunTimes> {
-        let counts = mem::take(&mut *self.counts());
-        let counted = counts.into_iter().map(|(counted, count)| CountedRunTimes {
-            tool: counted.tool,
-            version: counted.version,
-            times: RunTimes {
-                limit_ms: counted.limit_ms,
-                took_ms: counted.took_ms,
-                cut_off: counted.cut_off,
-                count,
-            },
-        });
-        counted.collect()
-    }
 }
 
 /// Counts how long an attempt took, where its tool's timeout is learned. Only of first attempts: a tool that fails is called more
@@ -113,7 +75,7 @@ pub(crate) fn count(
         took_ms: rounded(if cut_off { limit } else { took }),
         cut_off,
     };
-    *worker.run_times.counts().entry(counted).or_default() += 1;
+    worker.run_times.add(counted);
 }
 
 fn timed_out(execution: &Execution) -> bool {

@@ -32,8 +32,8 @@ use crate::{
     put_back::PuttingBack,
     reply::Replies,
     retry_budgets::RetryBudgets,
+    run_times::RunTimeCounts,
     running::Attempts,
-    timeouts::RunTimeCounts,
 };
 
 /// The largest envelope that is sent, in bytes. A dispatcher reads a larger one from the row.

@@ -9,7 +9,8 @@ use super::table::{Decision, Happened};
 use crate::{
     call::{Effect, EffectKnown, Language, State},
     ids::{AttemptId, CallId, DispatcherId, Label},
-    manifest::Sensitive,
+    large_result,
+    manifest::{LargeResult, Sensitive},
     outcome::{OutcomeWord, ToolFailure, effect_after},
     retry,
     state::{Move, next},
@@ -180,10 +181,29 @@ impl Ending {
         Some(keeping)
     }
 
-    /// The same without the tool's answer, which could not be stored. The success stands.
+    /// The same with what callers get in place of a large answer, where the tool has said so.
     #[must_use]
-    pub fn without_result(mut self, language: Language) -> Self {
+    pub fn shortened(mut self, large: Option<&LargeResult>, language: Language) -> Self {
+        if let (EndingKind::End(decision), Some(large)) = (&mut self.kind, large)
+            && let Some(result) = decision.result.as_deref()
+        {
+            decision.preview = large_result::preview(self.call_id, result, large, language);
+        }
+        self
+    }
+
+    /// The same without the tool's answer, which could not be stored. The success stands, and of a large answer what callers would
+    /// have got of it.
+    #[must_use]
+    pub fn without_result(mut self, large: Option<&LargeResult>, language: Language) -> Self {
         if let EndingKind::End(decision) = &mut self.kind {
+            if decision.preview.take().is_some()
+                && let (Some(large), Some(result)) = (large, decision.result.as_deref())
+                && let Some(remains) = large_result::remains(self.call_id, result, large, language)
+            {
+                decision.result = Some(remains);
+                return self;
+            }
             let what = Message::fixed(
                 "the tool's answer could not be stored",
                 "工具返回的结果无法保存",

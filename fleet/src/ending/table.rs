@@ -71,6 +71,8 @@ pub struct Decision {
     pub effect: EffectKnown,
     /// The tool's answer.
     pub result: Option<String>,
+    /// What callers get in place of a large answer.
+    pub preview: Option<String>,
     /// The error as callers will read it.
     pub error: Option<String>,
     /// Why the answer is not the live one.
@@ -96,6 +98,7 @@ impl Decision {
             source,
             effect,
             result: None,
+            preview: None,
             error,
             degraded: None,
         }

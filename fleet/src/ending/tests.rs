@@ -148,8 +148,10 @@ fn every_fact_is_a_legal_move_whose_words_agree() {
                     effect,
                     error,
                     result,
+                    preview,
                     degraded,
                 }) => {
+                    assert!(preview.is_none(), "{what}");
                     assert!(state.is_terminal(), "{what}");
                     let worked = state == State::Succeeded;
                     assert_eq!(outcome == CallOutcome::Success, worked, "{what}");

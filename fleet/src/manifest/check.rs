@@ -8,6 +8,7 @@ use super::{
     advice, breaker,
     executor::{ExecutorSpec, KeyPlaces, NatsSpec, OwnSpec, SqlSpec},
     input::{is_required, properties},
+    large_result::READ_RESULT,
     policy::KeyPolicy,
     problem::{ManifestProblem, Problems},
     rate::OnLimit,
@@ -48,6 +49,15 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
             let message = advice::schema::sentence(schema, &problem);
             problems.add(format!("/output_schema{}", problem.path), message);
         }
+    }
+    // The engine's own is a handler of every worker.
+    if manifest.name.as_str() == READ_RESULT
+        && !matches!(manifest.executor, ExecutorSpec::Native(_))
+    {
+        problems.add(
+            "/name",
+            "read_result is the fleet's own tool, which reads large results; write another name",
+        );
     }
     effect(manifest, &mut problems);
     times(manifest, &mut problems);
@@ -300,6 +310,9 @@ fn answers(manifest: &Manifest, problems: &mut Problems) {
         if *business != Manifest::default_business_statuses() {
             problems.add("/business_statuses", message.as_str());
         }
+    }
+    if let Some(spec) = &manifest.large_result {
+        spec.check(manifest.effect, manifest.sensitive.is_some(), problems);
     }
     exit_codes(manifest, problems);
     if manifest.sandbox.is_some() && !matches!(manifest.executor, ExecutorSpec::Process(_)) {

@@ -1,6 +1,6 @@
 //! A tool manifest: what an operator writes, what is stored as an immutable version.
 //!
-//! `version` is the content of one file; `policy`, `retry`, `rate`, `breaker`, `probe`, `timeout`, `executor` and `sandbox` are parts of it. `parse` reads a file in
+//! `version` is the content of one file; `policy`, `retry`, `rate`, `breaker`, `probe`, `timeout`, `large_result`, `executor` and `sandbox` are parts of it. `parse` reads a file in
 //! three steps: `document` (YAML or JSON), the schema of a manifest with its `advice`, and `check` for what its fields say
 //! together. For that, `required` looks at the input schema, and `request` and `sql` at the two executors that are written as
 //! text. `lint` warns of what a model may misunderstand.
@@ -8,6 +8,7 @@
 mod breaker;
 mod duration;
 mod executor;
+mod large_result;
 mod optional;
 mod policy;
 pub(crate) mod probe;
@@ -39,6 +40,7 @@ pub use self::{
     executor::{
         ExecutorSpec, HttpSpec, NativeSpec, NatsSpec, OwnSpec, ProcessSpec, RowBounds, SqlSpec,
     },
+    large_result::{LargeResult, READ_RESULT, Threshold},
     lint::{lint, lint_text},
     parse::parse,
     policy::{CoercionPolicy, ExitCodes, Idempotency, KeyPolicy, Sensitive, SensitiveMode},

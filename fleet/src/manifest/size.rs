@@ -19,7 +19,8 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     })
 }
 
-fn parse(text: &str) -> Option<usize> {
+/// Reads `64KiB`.
+pub(super) fn parse(text: &str) -> Option<usize> {
     let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
     let unit = match unit {
         "B" => 1,

@@ -9,6 +9,7 @@ use super::{
     breaker::{BreakerSpec, WhenOpen},
     duration,
     executor::ExecutorSpec,
+    large_result::LargeResult,
     optional,
     policy::{CoercionPolicy, ExitCodes, Idempotency, KEY_RETENTION_MIN, KeyPolicy, Sensitive},
     probe::ProbeSpec,
@@ -129,6 +130,9 @@ pub struct Manifest {
     /// The most bytes an answer may have.
     #[serde(default = "Manifest::default_output_limit", with = "size")]
     pub output_limit: usize,
+    /// When callers get a part of an answer and read the rest where they need it. `None`: they get all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub large_result: Option<LargeResult>,
     /// The language of messages for models, where the caller does not ask for one.
     #[serde(default = "Manifest::default_language")]
     pub language: Language,

@@ -44,13 +44,17 @@ const PARTS: [(&str, &str); 4] = [
 ];
 
 static END_RUNNING: LazyLock<String> =
-    LazyLock::new(|| put_together(include_str!("sql/end_running.sql"), &PARTS));
+    LazyLock::new(|| with_parts(include_str!("sql/end_running.sql"), "NULL::text"));
 static WAITING: LazyLock<String> = LazyLock::new(|| moving(""));
 static SKIPPING: LazyLock<String> = LazyLock::new(|| moving("SKIP LOCKED"));
 
 fn moving(locks: &str) -> String {
     let statement = put_together(include_str!("sql/complete.sql"), &[("locks", locks)]);
-    put_together(&statement, &PARTS)
+    with_parts(&statement, "m.preview")
+}
+
+fn with_parts(statement: &str, preview: &str) -> String {
+    put_together(&put_together(statement, &PARTS), &[("preview", preview)])
 }
 
 /// The columns that only some kinds of ending have.
@@ -93,6 +97,10 @@ impl<'a> Sent<'a> {
         self.end?.result.as_deref()
     }
 
+    fn preview(&self) -> Option<&'a str> {
+        self.end?.preview.as_deref()
+    }
+
     fn degraded(&self) -> Option<&'a str> {
         self.end?.degraded.as_deref()
     }
@@ -117,7 +125,7 @@ impl Statement for Complete {
 
     fn weight(row: &Ending) -> usize {
         let sent = Sent::of(row);
-        256 + [sent.result(), sent.error, sent.degraded()]
+        256 + [sent.result(), sent.preview(), sent.error, sent.degraded()]
             .into_iter()
             .flatten()
             .map(str::len)
@@ -154,12 +162,17 @@ impl Statement for Complete {
 
 type AllMoved = HashMap<CallId, Moved>;
 
-/// Whether it is of the common kind: an attempt that ran, and an outcome that does not say that nothing happened.
+/// Whether it is of the common kind: an attempt that ran, an outcome that does not say that nothing happened, and an answer that
+/// callers get as it is.
 const fn ends_running(row: &Ending) -> bool {
-    let EndingKind::End(Decision { effect, .. }) = &row.kind else {
+    let EndingKind::End(Decision {
+        effect, preview, ..
+    }) = &row.kind
+    else {
         return false;
     };
     !matches!(effect, EffectKnown::NotApplied)
+        && preview.is_none()
         && matches!(row.guard, Guard::Attempt(_))
         && row.attempt.is_some()
 }
@@ -241,6 +254,7 @@ async fn move_any(
         .bind(sent.iter().map(|s| s.unspent).collect::<Vec<_>>())
         .bind(stopped.collect::<Vec<_>>())
         .bind(sparse(sent.iter().map(Sent::degraded)))
+        .bind(sparse(sent.iter().map(Sent::preview)))
         .fetch_all(connection)
         .await?;
     read_moves(&moved, ended)

@@ -40,6 +40,7 @@ pub mod quarantine;
 pub mod read;
 pub mod release;
 pub mod renumber;
+pub mod results;
 pub mod retire;
 pub mod rights;
 pub mod schema;

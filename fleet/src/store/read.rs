@@ -295,6 +295,8 @@ fn read_state(row: &PgRow) -> Result<CallState, sqlx::Error> {
                     source: parsed(row, "source")?,
                     effect: parsed(row, "effect_known")?,
                     result: row.try_get("result")?,
+                    // Read in the place of the answer.
+                    preview: None,
                     error: row.try_get("error")?,
                     degraded: row.try_get("degraded")?,
                 },

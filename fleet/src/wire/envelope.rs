@@ -97,6 +97,7 @@ impl DecidedCall {
             source,
             effect,
             result,
+            preview,
             error,
             degraded,
         } = self.decision;
@@ -111,7 +112,7 @@ impl DecidedCall {
             is_error: is_error(outcome),
             source,
             effect,
-            result: raw(result)?,
+            result: raw(preview.or(result))?,
             error: error?,
             degraded: raw(degraded)?,
             coercions: raw(self.coercions)?.unwrap_or_else(no_coercions),

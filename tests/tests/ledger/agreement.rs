@@ -195,10 +195,10 @@ async fn every_way_into_the_history_fills_the_columns_there_are() {
     let statement = include_str!("../../../fleet/src/store/sql/finish.sql");
     let mut ways = vec![("the statement", statement.to_owned(), vec![])];
     for (function, without) in [
-        ("toolfleet.finish", vec!["degraded"]),
+        ("toolfleet.finish", vec!["degraded", "preview"]),
         (
             "toolfleet_tool.succeed",
-            vec!["degraded", "details", "error"],
+            vec!["degraded", "details", "error", "preview"],
         ),
     ] {
         let text = sqlx::query_scalar("SELECT pg_get_functiondef($1::regproc)")

@@ -332,6 +332,7 @@ async fn a_caller_is_told_what_a_later_reader_finds() {
                 effect: EffectKnown::None,
                 result: Some("{\"temp\":21}".to_owned()),
                 error: None,
+                preview: None,
                 degraded: degraded.clone(),
             });
             let ending = ending(call, guard, kind);

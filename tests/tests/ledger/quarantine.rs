@@ -416,6 +416,7 @@ fn failed_without_effect() -> EndingKind {
         effect: EffectKnown::NotApplied,
         result: None,
         error: None,
+        preview: None,
         degraded: None,
     })
 }

@@ -264,6 +264,7 @@ pub(crate) fn end_in(state: State) -> EndingKind {
         effect: EffectKnown::Applied,
         result: (state == State::Succeeded).then(|| "{\"done\":true}".to_owned()),
         error: None,
+        preview: None,
         degraded: None,
     })
 }

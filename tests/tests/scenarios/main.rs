@@ -11,6 +11,7 @@ mod bad_input;
 mod breakers;
 mod errors;
 mod languages;
+mod large_result;
 
 mod coercion;
 

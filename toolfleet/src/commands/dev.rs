@@ -110,6 +110,9 @@ async fn apply_file(
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let by = format!("dev: {name}");
     let mut connection = connect::writer(&SecretString::from(url)).await?;
+    if let Some(reader) = worker::reader_of([&manifest]) {
+        apply(&mut connection, &reader, &by).await?;
+    }
     for _race in 0..RACES_MAX {
         let newest = tool_version(&mut connection, &manifest.name, None).await?;
         let Some(version) = next_version(&manifest, newest.as_ref())? else {

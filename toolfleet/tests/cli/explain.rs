@@ -209,6 +209,7 @@ async fn expire_in(connection: &mut PgConnection, call_id: CallId, line: &str) {
             effect: EffectKnown::NotApplied,
             result: None,
             error: Some(error.to_string()),
+            preview: None,
             degraded: None,
         }),
         attempt: None,
@@ -359,6 +360,7 @@ async fn a_call_that_is_over_says_why_from_its_history() {
         effect: EffectKnown::None,
         result: None,
         error: Some(error.to_string()),
+        preview: None,
         degraded: None,
     });
     end(&mut connection, lost, kind, "poison").await;

@@ -76,6 +76,31 @@ fn every_problem_of_every_file_is_named_by_file_and_pointer() {
     );
 }
 
+/// The fleet's own tool that reads large results comes with the first tool that needs it, and has nothing to object to.
+#[tokio::test]
+async fn a_tool_with_large_results_brings_the_tool_that_reads_them() {
+    let folder = folder();
+    let postgres = postgres(folder.path(), true).await;
+    migrate(&ledger(&postgres.url())).await.unwrap();
+    let file = folder.path().join("look.yaml");
+    fs::write(&file, format!("{LOOK}large_result: {{}}\n")).unwrap();
+    let apply = || {
+        let mut command = program(&["tools", "apply", file.to_str().unwrap()]);
+        command
+            .env("DATABASE_URL", postgres.url())
+            .env("NATS_URL", "nats://127.0.0.1:1");
+        run(command)
+    };
+    let first = apply();
+    assert_eq!(
+        first.out, "look version 1: created\nread_result version 1: created\n",
+        "{}",
+        first.err
+    );
+    assert!(!first.err.contains("may get wrong"), "{}", first.err);
+    assert!(apply().out.contains("read_result version 1: unchanged"));
+}
+
 #[tokio::test]
 async fn a_version_is_applied_once_and_never_changed() {
     let folder = folder();

@@ -335,6 +335,27 @@ fn everything_that_is_wrong_is_refused_at_its_place() {
         (json!({"timeout": "0ms"}), "/timeout", "1ms or more"),
         (json!({"timeout": "10m"}), "/timeout", "the deadline is 5m"),
         (json!({"timeout": 30}), "/timeout", "write 30s"),
+        (
+            json!({"large_result": {"preview": "100B"}}),
+            "/large_result/preview",
+            "256B to 64KiB",
+        ),
+        (
+            json!({"large_result": {"over": "1KiB"}}),
+            "/large_result/over",
+            "more than preview",
+        ),
+        (
+            json!({"large_result": {"over": "many"}}),
+            "/large_result/over",
+            "32KiB",
+        ),
+        (
+            json!({"large_result": {}, "sensitive": {"pointers": ["/a"]}}),
+            "/large_result",
+            "nothing would be masked",
+        ),
+        (json!({"name": "read_result"}), "/name", "another name"),
         (json!({"timeout": "30"}), "/timeout", "write 30s"),
         (json!({"deadline": "25h"}), "/deadline", "at most 24h"),
         (

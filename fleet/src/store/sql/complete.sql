@@ -2,9 +2,10 @@ WITH input AS MATERIALIZED (
     SELECT *
     FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
                 $9::text[], $10::text[], $11::bigint[], $12::int[], $18::int[], $13::text[], $14::text[], $15::text[],
-                $16::text[], $17::text[], $19::boolean[], $20::text[])
+                $16::text[], $17::text[], $19::boolean[], $20::text[], $21::text[])
         AS input (call_id, by_attempt, by_rev, kind, new_state, outcome, source, effect_known, result, error, pause_ms,
-                  lost, unspent, attempt_outcome, attempt_effect, attempt_error, actor, reason, over, degraded)
+                  lost, unspent, attempt_outcome, attempt_effect, attempt_error, actor, reason, over, degraded,
+                  preview)
 ), mine AS MATERIALIZED (
     SELECT i.*, o.state, o.rev, o.attempts, o.worker_id, o.claim_rev, o.attempt_started_at, o.attempt_until,
         o.attempt_timeout_ms

@@ -12,7 +12,7 @@ UNION ALL
 SELECT call_id, tenant, session, tool, tool_version, rev, accepted_at, attempts, language, coercions::text,
     state::text, attempt_id, finished_at, error::text, queued_ms, run_ms,
     NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-    actor, outcome::text, source::text, effect_known::text, result::text, degraded::text
+    actor, outcome::text, source::text, effect_known::text, coalesce(preview, result)::text, degraded::text
 FROM toolfleet.finished_calls
 -- Between them: the days that hold none of these are not opened.
 WHERE call_id = ANY($1) AND call_id BETWEEN $2 AND $3 AND ($4::text IS NULL OR tenant = $4)

@@ -54,6 +54,8 @@ impl Apply {
         if manifests.len() < files.len() {
             return self.refuse(&files);
         }
+        let reader = worker::reader_of(manifests.iter().map(|(_, manifest)| *manifest));
+        manifests.extend(reader.iter().map(|reader| (BUILT_IN.to_owned(), reader)));
         // Before the tools that name it as their probe.
         manifests.sort_by_key(|(_, manifest)| manifest.probe.is_some());
         let mut connection = connect::writer(&self.store.database_url).await?;
@@ -204,6 +206,9 @@ async fn name_unguarded(done: &[Done<'_>], connection: &mut PgConnection) -> any
     }
     Ok(())
 }
+
+/// What stands in the place of the file of the fleet's own tool.
+const BUILT_IN: &str = "(built in)";
 
 /// A file, its manifest, and the result.
 type Done<'a> = (&'a str, &'a Manifest, Applied);

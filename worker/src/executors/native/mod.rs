@@ -11,10 +11,11 @@ use std::{collections::HashMap, sync::Arc};
 
 use fleet::{
     fencing::WorkerLock,
-    manifest::{ExecutorSpec, Manifest, ManifestProblem, NativeSpec},
+    manifest::{ExecutorSpec, Manifest, ManifestProblem, NativeSpec, READ_RESULT},
     outcome::ToolFailure,
     said,
     secrets::Secrets,
+    store::PgPool,
     wire::{code::Code, message::Message},
 };
 use futures_util::{FutureExt, future::BoxFuture};
@@ -22,7 +23,10 @@ use serde_json::Value;
 
 use self::handler::{Handler, Typed};
 use super::{AttemptContext, Executor, Prepared, Returned};
-use crate::tool::{self, Tool};
+use crate::{
+    read_result::ReadResult,
+    tool::{self, Tool},
+};
 
 /// Runs native tools.
 #[derive(Clone, Default)]
@@ -52,6 +56,13 @@ impl NativeExecutor {
     /// Everything that is wrong with the manifest, or that this version of the tool was added already.
     pub fn add<T: Tool>(&mut self, tool: T) -> Result<Manifest, Vec<ManifestProblem>> {
         let manifest = tool::manifest::manifest(&tool)?;
+        if manifest.name.as_str() == READ_RESULT {
+            let message = "read_result is the fleet's own tool; give this one another name";
+            return Err(vec![ManifestProblem {
+                path: "/name".to_owned(),
+                message: message.to_owned(),
+            }]);
+        }
         let handler: Arc<dyn Handler> = Arc::new(Typed(tool));
         let name = tool::manifest::handler::<T>();
         if self.handlers.insert(name, handler).is_some() {
@@ -67,6 +78,13 @@ impl NativeExecutor {
 }
 
 impl NativeExecutor {
+    /// Takes the fleet's own tool that reads large results.
+    pub(crate) fn add_reader(&mut self, pool: PgPool) {
+        let reader: Arc<dyn Handler> = Arc::new(Typed(ReadResult { pool: Some(pool) }));
+        let name = tool::manifest::handler::<ReadResult>();
+        self.handlers.insert(name, reader);
+    }
+
     fn handler(&self, manifest: &Manifest) -> Result<&Arc<dyn Handler>, ToolFailure> {
         let ExecutorSpec::Native(NativeSpec { handler: name }) = &manifest.executor else {
             let what = Message::fixed(

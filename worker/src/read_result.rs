@@ -1,0 +1,112 @@
+//! The fleet's own tool that reads large results: `read_result`.
+//!
+//! It is applied together with the first tool that has `large_result`, and every worker has its handler. `page` cuts what is asked
+//! for out of a result.
+
+mod page;
+
+use fleet::{
+    call::Effect,
+    ids::CallId,
+    manifest::{Manifest, READ_RESULT},
+    store::{PgPool, results},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use self::page::{Asked, Page};
+use crate::tool::{self, Settings, Tool, ToolContext, ToolError};
+
+/// Reads large results from the ledger.
+pub(crate) struct ReadResult {
+    /// `None`: only its manifest is asked for.
+    pub(crate) pool: Option<PgPool>,
+}
+
+/// What it is asked.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Asking {
+    /// The $result of a shortened answer.
+    #[serde(rename = "ref")]
+    #[schemars(length(equal = 36))]
+    result: String,
+    /// Where to begin: a character of a text, an item of an array. From `next_offset` of the page before; 0 if absent.
+    #[serde(default)]
+    offset: u32,
+    /// How many characters at most.
+    #[serde(default = "Asking::usual_limit")]
+    #[schemars(range(min = 1, max = 8000))]
+    limit: u32,
+    /// Find this instead of reading a page: the places where it stands, without regard to case in ASCII.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 1024))]
+    search: Option<String>,
+    /// Only this part of the result, a JSON pointer such as /items/3/name.
+    #[serde(default)]
+    #[schemars(length(max = 1024))]
+    path: Option<String>,
+}
+
+impl Asking {
+    const fn usual_limit() -> u32 {
+        4_000
+    }
+}
+
+impl Tool for ReadResult {
+    type Args = Asking;
+    type Output = Page;
+    const NAME: &'static str = READ_RESULT;
+    const VERSION: i32 = 1;
+    const EFFECT: Effect = Effect::Read;
+    const DESCRIPTION: &'static str = "Reads more of an answer that was shortened: one with $result and a preview. Pass its $result as ref. Gives a page \
+         of the text from offset on, or of an array whole items; next_offset says where the next page begins, and is absent at \
+         the end. With search it tells where a text stands. With path it reads only that part.";
+
+    fn settings(&self) -> Settings {
+        Settings::default().queue("default").without_output_schema()
+    }
+
+    async fn call(&self, asked: Asking, context: ToolContext) -> Result<Page, ToolError> {
+        let unknown = || {
+            let what = "there is no such result: it is unknown, or no longer kept";
+            ToolError::business(what).with_code("not_found")
+        };
+        let call: CallId = asked.result.parse().map_err(|_not_an_id| unknown())?;
+        let pool = self.pool.as_ref().ok_or_else(unknown)?;
+        let result = results::result(pool, context.tenant(), call).await;
+        let result = result.map_err(|_silent| ToolError::not_started("the ledger is away"))?;
+        let result = result.ok_or_else(unknown)?;
+        // Megabytes: not on a thread that serves other calls.
+        let reading = tokio::task::spawn_blocking(move || {
+            let raw = RawValue::from_string(result).ok()?;
+            let asked = Asked {
+                offset: asked.offset as usize,
+                limit: asked.limit as usize,
+                search: asked.search.as_deref(),
+                path: asked.path.as_deref().unwrap_or(""),
+            };
+            Some(page::of(&raw, &asked))
+        });
+        match reading.await {
+            Ok(Some(Ok(page))) => Ok(page),
+            Ok(Some(Err(why))) => Err(ToolError::business(why.to_string()).with_code(why.code())),
+            Ok(None) | Err(_) => Err(unknown()),
+        }
+    }
+}
+
+/// The manifest of the fleet's own tool `read_result`, where one of these tools needs it: whoever applies them applies it too.
+///
+/// # Panics
+///
+/// Never: the manifest is a constant.
+pub fn reader_of<'a>(tools: impl IntoIterator<Item = &'a Manifest>) -> Option<Manifest> {
+    let mut tools = tools.into_iter();
+    let needs = tools.any(|tool| tool.large_result.is_some());
+    needs.then(|| {
+        tool::manifest::manifest(&ReadResult { pool: None }).expect("our own manifest is valid")
+    })
+}
