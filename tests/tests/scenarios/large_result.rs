@@ -80,7 +80,6 @@ async fn shown_found_and_read(bytes: usize) {
         offset = page.get("next_offset").cloned();
     }
     assert_eq!((seen, pages), (characters, characters.div_ceil(8_000)));
-    println!("{characters} characters in {pages} pages");
     invariants::hold(&fleet, &witness).await;
 }
 
