@@ -14,14 +14,29 @@ use fleet::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
 
 use self::page::{Asked, Page};
 use crate::tool::{self, Settings, Tool, ToolContext, ToolError};
 
 /// Reads large results from the ledger.
-pub(crate) struct ReadResult {
-    /// `None`: only its manifest is asked for.
-    pub(crate) pool: Option<PgPool>,
+pub(crate) struct ReadResult(Option<Ledger>);
+
+struct Ledger {
+    pool: PgPool,
+    /// Each of them holds a result of megabytes, several times over.
+    readers: Semaphore,
+}
+
+/// How many results a worker reads at a time; other calls wait for their turn within their timeout.
+const READERS: usize = 4;
+
+impl ReadResult {
+    /// With the ledger that has the results.
+    pub(crate) fn of(pool: PgPool) -> Self {
+        let readers = Semaphore::new(READERS);
+        Self(Some(Ledger { pool, readers }))
+    }
 }
 
 /// What it is asked.
@@ -75,7 +90,8 @@ impl Tool for ReadResult {
             ToolError::business(what).with_code("not_found")
         };
         let call: CallId = asked.result.parse().map_err(|_not_an_id| unknown())?;
-        let pool = self.pool.as_ref().ok_or_else(unknown)?;
+        let Ledger { pool, readers } = self.0.as_ref().ok_or_else(unknown)?;
+        let _turn = readers.acquire().await.map_err(|_closed| unknown())?;
         let result = results::result(pool, context.tenant(), call).await;
         let result = result.map_err(|_silent| ToolError::not_started("the ledger is away"))?;
         let result = result.ok_or_else(unknown)?;
@@ -106,7 +122,5 @@ impl Tool for ReadResult {
 pub fn reader_of<'a>(tools: impl IntoIterator<Item = &'a Manifest>) -> Option<Manifest> {
     let mut tools = tools.into_iter();
     let needs = tools.any(|tool| tool.large_result.is_some());
-    needs.then(|| {
-        tool::manifest::manifest(&ReadResult { pool: None }).expect("our own manifest is valid")
-    })
+    needs.then(|| tool::manifest::manifest(&ReadResult(None)).expect("our own manifest is valid"))
 }

@@ -80,7 +80,7 @@ impl NativeExecutor {
 impl NativeExecutor {
     /// Takes the fleet's own tool that reads large results.
     pub(crate) fn add_reader(&mut self, pool: PgPool) {
-        let reader: Arc<dyn Handler> = Arc::new(Typed(ReadResult { pool: Some(pool) }));
+        let reader: Arc<dyn Handler> = Arc::new(Typed(ReadResult::of(pool)));
         let name = tool::manifest::handler::<ReadResult>();
         self.handlers.insert(name, reader);
     }
