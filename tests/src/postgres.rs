@@ -337,6 +337,7 @@ async fn archive() -> PathBuf {
         output(Command::new(bin.join("postgres")).arg("--version")).expect("ask Postgres");
     let mut made_of = Sha256::new_with_prefix(version);
     for migration in migrate::migrator().iter() {
+        made_of.update(migration.version.to_be_bytes());
         made_of.update(&migration.checksum);
     }
     // Changed by hand when what is made beside the migrations changes.
