@@ -536,6 +536,8 @@ BEGIN
             'finished_calls' || to_char(part.day, '_YYYYMMDD'),
             'ended_attempts' || to_char(part.day, '_YYYYMMDD'),
             'call_notes' || to_char(part.day, '_YYYYMMDD'));
+        DELETE FROM toolfleet.call_marks WHERE call_id >= low AND call_id < high;
+        DELETE FROM toolfleet.bulk_retries WHERE newest < high;
         RETURN part.day;
     END LOOP;
     RETURN NULL;
@@ -1076,6 +1078,57 @@ CREATE FUNCTION toolfleet.log_control(rev bigint, change text, c toolfleet.live_
         c.setting, c.told, c.expires_at, log_control.actor, log_control.note, session_user)
 $$;
 
+CREATE FUNCTION toolfleet.mark_calls(calls uuid[], what text, actor text, note text DEFAULT NULL::text, new_calls uuid[] DEFAULT NULL::uuid[], bulk_name text DEFAULT NULL::text) RETURNS TABLE(call_id uuid, verdict text, state text)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    IF mark_calls.what IS NULL OR mark_calls.what NOT IN ('retried', 'discarded') THEN
+        RAISE EXCEPTION 'what must be retried or discarded' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF coalesce(btrim(mark_calls.actor), '') = '' OR length(mark_calls.actor) > 200 THEN
+        RAISE EXCEPTION 'actor must say who marks it, in 1 to 200 characters' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF mark_calls.what = 'discarded' AND coalesce(btrim(mark_calls.note), '') = '' OR length(mark_calls.note) > 2000 THEN
+        RAISE EXCEPTION 'note must say why it is discarded, in 1 to 2000 characters' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF coalesce(cardinality(mark_calls.calls), 0) > 1000 THEN
+        RAISE EXCEPTION 'at most 1000 calls are marked at a time' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF mark_calls.what = 'retried'
+       AND cardinality(mark_calls.new_calls) IS DISTINCT FROM cardinality(mark_calls.calls)
+       OR mark_calls.what = 'discarded' AND mark_calls.new_calls IS NOT NULL
+       OR array_position(mark_calls.new_calls, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION 'new_calls must have a call for each that was retried' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN QUERY
+    WITH asked AS MATERIALIZED (
+        SELECT a.call_id, a.new_call_id, coalesce(f.state, o.state) AS state, f.call_id IS NOT NULL AS over,
+               EXISTS (SELECT FROM toolfleet.dead_letters d WHERE d.call_id = a.call_id) AS dead,
+               EXISTS (SELECT FROM toolfleet.call_marks m WHERE m.call_id = a.call_id AND m.what = mark_calls.what
+                           AND m.new_call_id IS NOT DISTINCT FROM a.new_call_id) AS marked
+        FROM unnest(mark_calls.calls, mark_calls.new_calls) a (call_id, new_call_id)
+        LEFT JOIN toolfleet.open_calls o ON o.call_id = a.call_id
+        LEFT JOIN toolfleet.finished_calls f ON f.call_id = a.call_id
+    ), stored AS (
+        INSERT INTO toolfleet.call_marks (call_id, what, actor, role, new_call_id, note, bulk_name)
+        SELECT DISTINCT a.call_id, mark_calls.what, mark_calls.actor, session_user, a.new_call_id, mark_calls.note,
+               mark_calls.bulk_name
+        FROM asked a
+        WHERE a.over AND (a.dead OR mark_calls.what = 'retried')
+        ORDER BY a.call_id
+        ON CONFLICT DO NOTHING
+    )
+    SELECT a.call_id,
+           CASE WHEN a.state IS NULL THEN 'not_found'
+                WHEN NOT a.over THEN 'not_over'
+                WHEN a.dead OR a.marked OR mark_calls.what = 'retried' THEN 'marked'
+                ELSE 'not_dead' END,
+           a.state::text
+    FROM asked a;
+END $$;
+
 CREATE FUNCTION toolfleet.mode_problem(c toolfleet.live_controls) RETURNS text
     LANGUAGE plpgsql STABLE
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -1344,6 +1397,17 @@ BEGIN
     RAISE EXCEPTION 'history of call % does not change', OLD.call_id USING ERRCODE = 'check_violation';
 END $$;
 
+CREATE FUNCTION toolfleet.refuse_change_of_marks() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    -- `drop_history` has dropped the call before its marks.
+    IF TG_OP = 'DELETE' AND NOT EXISTS (SELECT FROM toolfleet.finished_calls f WHERE f.call_id = OLD.call_id) THEN
+        RETURN OLD;
+    END IF;
+    RAISE EXCEPTION 'marks of call % do not change', OLD.call_id USING ERRCODE = 'check_violation';
+END $$;
+
 CREATE FUNCTION toolfleet.refuse_illegal_move() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -1596,7 +1660,8 @@ BEGIN
         RETURN;
     END IF;
     fenced := toolfleet.is_fenced(o.call_id);
-    details := json_build_object('note', settle.note, 'worker_fenced', fenced, 'by_time_only',
+    details := json_build_object('note', settle.note, 'settled_by',
+        CASE WHEN settle.actor = 'probe ' || o.probe_id THEN 'probe' ELSE 'person' END, 'worker_fenced', fenced, 'by_time_only',
         settle.outcome = 'not_applied' AND NOT fenced);
     IF settle.outcome = 'applied' THEN
         PERFORM toolfleet.finish(o, 'succeeded', 'success', 'settled', 'applied', settle.result, NULL, settle.actor,
@@ -1997,6 +2062,20 @@ CREATE VIEW toolfleet.breakers AS
                  LIMIT 100000) w) AS waiting
    FROM toolfleet.breaker_states b;
 
+CREATE TABLE toolfleet.bulk_retries (
+    name text NOT NULL,
+    filter text NOT NULL,
+    since timestamp with time zone NOT NULL,
+    until timestamp with time zone NOT NULL,
+    newest uuid NOT NULL,
+    actor text NOT NULL,
+    role text DEFAULT SESSION_USER NOT NULL,
+    at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT bulk_retries_actor_check CHECK (((length(actor) >= 1) AND (length(actor) <= 200))),
+    CONSTRAINT bulk_retries_filter_check CHECK ((length(filter) <= 65536)),
+    CONSTRAINT bulk_retries_name_check CHECK (((length(name) >= 1) AND (length(name) <= 128)))
+);
+
 CREATE TABLE toolfleet.call_notes (
     call_id uuid NOT NULL,
     rev integer NOT NULL,
@@ -2083,6 +2162,22 @@ UNION ALL
     finished_calls.details
    FROM toolfleet.finished_calls;
 
+CREATE TABLE toolfleet.call_marks (
+    call_id uuid NOT NULL,
+    what text NOT NULL,
+    at timestamp with time zone DEFAULT now() NOT NULL,
+    actor text NOT NULL,
+    role text NOT NULL,
+    new_call_id uuid,
+    note text,
+    bulk_name text,
+    CONSTRAINT call_marks_actor_check CHECK (((length(actor) >= 1) AND (length(actor) <= 200))),
+    CONSTRAINT call_marks_bulk_name_check CHECK ((length(bulk_name) <= 128)),
+    CONSTRAINT call_marks_new CHECK (((what = 'retried'::text) = (new_call_id IS NOT NULL))),
+    CONSTRAINT call_marks_note_check CHECK ((length(note) <= 2000)),
+    CONSTRAINT call_marks_what_check CHECK ((what = ANY ('{retried,discarded,abandoned}'::text[])))
+);
+
 CREATE TABLE toolfleet.call_notes_default (
     call_id uuid NOT NULL,
     rev integer NOT NULL,
@@ -2162,7 +2257,17 @@ CREATE VIEW toolfleet.calls AS
     (v.sensitive IS NOT NULL) AS sensitive,
     c.line,
     c.obstacle,
-    toolfleet.held_why(c.held, c.line) AS held_why
+    toolfleet.held_why(c.held, c.line) AS held_why,
+    c.effect_known,
+    ( SELECT m.what
+           FROM toolfleet.call_marks m
+          WHERE (m.call_id = c.call_id)
+          ORDER BY m.at DESC
+         LIMIT 1) AS marked,
+        CASE
+            WHEN (c.source = 'settled'::text) THEN (c.details ->> 'settled_by'::text)
+            ELSE NULL::text
+        END AS settled_by
    FROM ((( SELECT open_calls.call_id,
             open_calls.tenant,
             open_calls.tool,
@@ -2202,7 +2307,9 @@ CREATE VIEW toolfleet.calls AS
                 CASE
                     WHEN (open_calls.state = 'queued'::toolfleet.call_state) THEN open_calls.obstacle
                     ELSE NULL::json
-                END AS obstacle
+                END AS obstacle,
+            NULL::text AS effect_known,
+            NULL::json AS details
            FROM toolfleet.open_calls
         UNION ALL
          SELECT finished_calls.call_id,
@@ -2241,7 +2348,9 @@ CREATE VIEW toolfleet.calls AS
             NULL::timestamp with time zone,
             finished_calls.probe_of,
             NULL::text,
-            NULL::json
+            NULL::json,
+            (finished_calls.effect_known)::text AS effect_known,
+            finished_calls.details
            FROM toolfleet.finished_calls) c
      LEFT JOIN toolfleet.worker_processes w USING (worker_id))
      LEFT JOIN toolfleet.tool_versions v ON (((v.tool = c.tool) AND (v.version = c.tool_version))));
@@ -2346,6 +2455,32 @@ CREATE VIEW toolfleet.current_timeouts AS
     timeout_looks.p95_ms,
     timeout_looks.p99_ms
    FROM toolfleet.timeout_looks;
+CREATE VIEW toolfleet.dead_letters AS
+ SELECT c.call_id,
+    c.tenant,
+    c.tool,
+    c.tool_version,
+    c.effect,
+    c.queue,
+    c.state,
+    c.outcome,
+    c.effect_known,
+    (c.error ->> 'code'::text) AS code,
+    c.error,
+    COALESCE(((c.error -> 'details'::text) -> 'last'::text), c.error) AS last_error,
+    c.attempts,
+    c.args,
+    c.result,
+    c.session,
+    c.run,
+    c.accepted_at,
+    c.started_at,
+    c.finished_at,
+    c.worker
+   FROM toolfleet.calls c
+  WHERE ((c.state = 'failed'::text) AND (c.outcome = 'system_error'::text) AND (c.error IS NOT NULL) AND (c.effect_known = ANY (ARRAY['none'::text, 'not_applied'::text])) AND (c.probe_of IS NULL) AND (NOT (EXISTS ( SELECT
+           FROM toolfleet.call_marks m
+          WHERE (m.call_id = c.call_id)))));
 
 CREATE TABLE toolfleet.ended_attempts_default (
     call_id uuid NOT NULL,
@@ -2626,6 +2761,17 @@ CREATE VIEW toolfleet.limits AS
            FROM ( SELECT clock_timestamp() AS at
                  OFFSET 0) m) n);
 
+CREATE VIEW toolfleet.marks AS
+ SELECT call_marks.call_id,
+    call_marks.what,
+    call_marks.at,
+    call_marks.actor,
+    call_marks.role,
+    call_marks.new_call_id,
+    call_marks.note,
+    call_marks.bulk_name
+   FROM toolfleet.call_marks;
+
 CREATE TABLE toolfleet.open_counts (
     tenant text NOT NULL,
     backend integer NOT NULL,
@@ -2743,6 +2889,10 @@ ALTER TABLE ONLY toolfleet.breaker_states
     ADD CONSTRAINT breaker_states_tool_target_key UNIQUE (tool, target);
 ALTER TABLE ONLY toolfleet.breaker_windows
     ADD CONSTRAINT breaker_windows_pkey PRIMARY KEY (tool, target, worker_id, second);
+ALTER TABLE ONLY toolfleet.bulk_retries
+    ADD CONSTRAINT bulk_retries_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY toolfleet.call_marks
+    ADD CONSTRAINT call_marks_once UNIQUE NULLS NOT DISTINCT (call_id, what, new_call_id);
 ALTER TABLE ONLY toolfleet.call_notes
     ADD CONSTRAINT call_notes_pkey PRIMARY KEY (call_id, rev);
 ALTER TABLE ONLY toolfleet.call_notes_default
@@ -2836,6 +2986,8 @@ CREATE TRIGGER count_opened AFTER INSERT ON toolfleet.open_calls REFERENCING NEW
 
 CREATE TRIGGER doubts_are_settled AFTER DELETE ON toolfleet.open_calls FOR EACH ROW WHEN ((old.state = 'in_doubt'::toolfleet.call_state)) EXECUTE FUNCTION toolfleet.refuse_settling();
 
+CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.call_marks FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_marks();
+
 CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.call_notes FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_history();
 
 CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.control_changes FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_controls();
@@ -2845,6 +2997,8 @@ CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.ended_attempts F
 CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.finished_calls FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_history();
 
 CREATE TRIGGER legal_moves AFTER UPDATE ON toolfleet.open_calls FOR EACH ROW WHEN (((old.state <> new.state) AND ((old.state <> ALL ('{queued,running}'::toolfleet.call_state[])) OR (new.state <> ALL ('{queued,running,in_doubt}'::toolfleet.call_state[]))))) EXECUTE FUNCTION toolfleet.refuse_illegal_move();
+
+CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.call_marks FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.call_notes FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 

@@ -46,7 +46,7 @@ pub fn parse(arguments: &[OsString]) -> anyhow::Result<Parsed> {
     if let Some(("bench", bench)) = matches.subcommand() {
         one_fleet(bench)?;
     }
-    let (command, file) = match wanted(&lenient, &matches).filter(|_| !in_environment) {
+    let (command, file) = match wanted(&Program::command(), &matches).filter(|_| !in_environment) {
         None => (Program::command(), None),
         Some(wanted) => told(wanted)?,
     };
@@ -162,13 +162,13 @@ struct Wanted {
     database: bool,
 }
 
-fn wanted(lenient: &Command, matches: &ArgMatches) -> Option<Wanted> {
+fn wanted(program: &Command, matches: &ArgMatches) -> Option<Wanted> {
     let (name, mut at) = matches.subcommand()?;
     // It starts a fleet of its own.
     if !CLIENTS.contains(&name) || (name == "bench" && at.get_flag("dev")) {
         return None;
     }
-    let mut command = lenient.find_subcommand(name)?;
+    let mut command = program.find_subcommand(name)?;
     while let Some((name, below)) = at.subcommand() {
         command = command.find_subcommand(name)?;
         at = below;
@@ -180,8 +180,10 @@ fn wanted(lenient: &Command, matches: &ArgMatches) -> Option<Wanted> {
         source == Some(ValueSource::CommandLine)
     };
     let given = is_given(DATABASE) || is_given(NATS);
-    let database = has(DATABASE);
-    ((database || has(NATS)) && !given).then_some(Wanted { database })
+    // A command that can do without a database says so itself where it cannot.
+    let is_needed = |arg: &Arg| arg.get_id() == DATABASE && arg.is_required_set();
+    let database = command.get_arguments().any(is_needed);
+    ((has(DATABASE) || has(NATS)) && !given).then_some(Wanted { database })
 }
 
 /// Changes every argument of every client command.
