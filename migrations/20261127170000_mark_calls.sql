@@ -83,13 +83,20 @@ LEFT JOIN toolfleet.worker_processes w USING (worker_id)
 LEFT JOIN toolfleet.tool_versions v ON v.tool = c.tool AND v.version = c.tool_version;
 
 -- What failed by the system without an effect, and was not dealt with. A probe is the fleet's own question.
+-- It compares columns of the table and not words of the view, so that Postgres knows how many there may be.
 CREATE VIEW toolfleet.dead_letters AS
-SELECT c.call_id, c.tenant, c.tool, c.tool_version, c.effect, c.queue, c.state, c.outcome, c.effect_known,
-       c.error->>'code' AS code, c.error, coalesce(c.error->'details'->'last', c.error) AS last_error, c.attempts, c.args,
-       c.result, c.session, c.run, c.accepted_at, c.started_at, c.finished_at, c.worker
-FROM toolfleet.calls c
-WHERE c.state = 'failed' AND c.outcome = 'system_error' AND c.error IS NOT NULL AND c.effect_known IN ('none', 'not_applied')
-  AND c.probe_of IS NULL AND NOT EXISTS (SELECT FROM toolfleet.call_marks m WHERE m.call_id = c.call_id);
+SELECT f.call_id, f.tenant, f.tool, f.tool_version, f.effect::text AS effect, f.queue, f.state::text AS state,
+       f.outcome::text AS outcome, f.effect_known::text AS effect_known, f.error->>'code' AS code, f.error,
+       coalesce(f.error->'details'->'last', f.error) AS last_error, f.attempts,
+       CASE WHEN v.sensitive IS NULL THEN f.args ELSE toolfleet.shown(f.args, v.sensitive) END AS args,
+       CASE WHEN v.sensitive IS NULL THEN f.result ELSE toolfleet.shown(f.result, v.sensitive) END AS result,
+       f.session, f.run, f.accepted_at, f.first_started_at AS started_at, f.finished_at,
+       coalesce(w.name, f.worker_id::text) AS worker
+FROM toolfleet.finished_calls f
+LEFT JOIN toolfleet.worker_processes w USING (worker_id)
+LEFT JOIN toolfleet.tool_versions v ON v.tool = f.tool AND v.version = f.tool_version
+WHERE f.error IS NOT NULL AND f.state = 'failed' AND f.outcome = 'system_error' AND f.effect_known IN ('none', 'not_applied')
+  AND f.probe_of IS NULL AND NOT EXISTS (SELECT FROM toolfleet.call_marks m WHERE m.call_id = f.call_id);
 
 CREATE VIEW toolfleet.marks AS
 SELECT call_id, what, at, actor, role, new_call_id, note, bulk_name FROM toolfleet.call_marks;
@@ -149,20 +156,6 @@ BEGIN
                 ELSE 'not_dead' END,
            a.state::text
     FROM asked a;
-END $$;
-
--- Who settled a call: a person, or its probe. The probe that asked last is remembered by the call.
-DO $$
-DECLARE
-    body text := pg_get_functiondef('toolfleet.settle'::regproc);
-    changed text := replace(body, E'json_build_object(\'note\', settle.note, ',
-        E'json_build_object(\'note\', settle.note, \'settled_by\',\n'
-        '        CASE WHEN settle.actor = \'probe \' || o.probe_id THEN \'probe\' ELSE \'person\' END, ');
-BEGIN
-    IF changed = body THEN
-        RAISE EXCEPTION 'settle does not keep the note';
-    END IF;
-    EXECUTE changed;
 END $$;
 
 REVOKE EXECUTE ON FUNCTION toolfleet.mark_calls, toolfleet.refuse_change_of_marks FROM PUBLIC;

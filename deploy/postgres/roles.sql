@@ -133,6 +133,7 @@ BEGIN
         ('learned_timeouts', NULL, 'SELECT', 'or'),
         ('dead_letters',     NULL, 'SELECT', 'dor'),
         ('marks',            NULL, 'SELECT', 'or'),
+        ('abandoned',        NULL, 'SELECT', 'or'),
         ('workers',          NULL, 'SELECT', 'or')
         ) AS tables (what, columns, privilege, whom)
     LOOP

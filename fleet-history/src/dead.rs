@@ -69,3 +69,15 @@ pub async fn dead_groups(
         .await
         .map_err(|error| StoreError::from_sqlx("group dead letters", error))
 }
+
+/// How many calls were abandoned: they are no dead letters, and nobody will ever know what became of them.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn abandoned(pool: &PgPool) -> Result<i64, StoreError> {
+    sqlx::query_scalar("SELECT count(*) FROM toolfleet.abandoned")
+        .fetch_one(pool)
+        .await
+        .map_err(|error| StoreError::from_sqlx("count abandoned calls", error))
+}

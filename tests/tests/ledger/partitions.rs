@@ -161,6 +161,28 @@ async fn marks_and_names_of_bulk_retries_go_with_the_day_of_their_calls() {
 }
 
 #[tokio::test]
+async fn a_day_stays_while_it_has_an_abandoned_call() {
+    let ledger = Ledger::fresh().await;
+    let pool = &ledger.database.pool;
+    add_day(pool, OLD).await;
+    let call = id_of(pool, OLD).await;
+    finished(pool, call, None, 0).await;
+    sqlx::query(
+        "INSERT INTO toolfleet.call_marks (call_id, what, actor, role) VALUES ($1, 'abandoned', 'ann', 'ann')",
+    )
+    .bind(call.0)
+    .execute(pool)
+    .await
+    .unwrap();
+    assert_eq!(kept(&ledger, RETENTION).await, (0, 0));
+    let listed: i64 = sqlx::query_scalar("SELECT count(*) FROM toolfleet.abandoned")
+        .fetch_one(pool)
+        .await
+        .unwrap();
+    assert_eq!(listed, 1);
+}
+
+#[tokio::test]
 async fn a_key_taken_over_survives_the_day_of_its_old_call() {
     let ledger = Ledger::fresh().await;
     let pool = &ledger.database.pool;

@@ -325,6 +325,7 @@ const MATRIX: &[(&str, &str)] = &[
     ("mdor", "SELECT * FROM toolfleet.breakers"),
     ("mdor", "SELECT count(*) FROM toolfleet.dead_letters"),
     ("mor", "SELECT * FROM toolfleet.marks"),
+    ("mor", "SELECT * FROM toolfleet.abandoned"),
     // Marks of calls that are over: nothing but the function makes one, and nothing takes one back.
     (
         "mo",

@@ -28,6 +28,8 @@ use crate::dev::DATA_FOLDER;
 const CLIENTS: [&str; 7] = [
     "bench", "call", "calls", "control", "doctor", "tools", "workers",
 ];
+/// Commands that need a database for many calls alone, and say so themselves.
+const FOR_MANY: [(&str, &str); 2] = [("calls", "cancel"), ("calls", "settle")];
 const DATABASE: &str = "database_url";
 const NATS: &str = "nats_url";
 const TOOLS: &str = "tool_database_url";
@@ -46,7 +48,7 @@ pub fn parse(arguments: &[OsString]) -> anyhow::Result<Parsed> {
     if let Some(("bench", bench)) = matches.subcommand() {
         one_fleet(bench)?;
     }
-    let (command, file) = match wanted(&Program::command(), &matches).filter(|_| !in_environment) {
+    let (command, file) = match wanted(&lenient, &matches).filter(|_| !in_environment) {
         None => (Program::command(), None),
         Some(wanted) => told(wanted)?,
     };
@@ -162,13 +164,13 @@ struct Wanted {
     database: bool,
 }
 
-fn wanted(program: &Command, matches: &ArgMatches) -> Option<Wanted> {
+fn wanted(lenient: &Command, matches: &ArgMatches) -> Option<Wanted> {
     let (name, mut at) = matches.subcommand()?;
     // It starts a fleet of its own.
     if !CLIENTS.contains(&name) || (name == "bench" && at.get_flag("dev")) {
         return None;
     }
-    let mut command = program.find_subcommand(name)?;
+    let mut command = lenient.find_subcommand(name)?;
     while let Some((name, below)) = at.subcommand() {
         command = command.find_subcommand(name)?;
         at = below;
@@ -180,9 +182,8 @@ fn wanted(program: &Command, matches: &ArgMatches) -> Option<Wanted> {
         source == Some(ValueSource::CommandLine)
     };
     let given = is_given(DATABASE) || is_given(NATS);
-    // A command that can do without a database says so itself where it cannot.
-    let is_needed = |arg: &Arg| arg.get_id() == DATABASE && arg.is_required_set();
-    let database = command.get_arguments().any(is_needed);
+    let for_many = FOR_MANY.contains(&(name, command.get_name()));
+    let database = has(DATABASE) && !for_many;
     ((has(DATABASE) || has(NATS)) && !given).then_some(Wanted { database })
 }
 
@@ -230,6 +231,8 @@ mod tests {
         };
         for (line, expected) in [
             ("toolfleet calls list", Some(true)),
+            ("toolfleet calls cancel --tool look", Some(false)),
+            ("toolfleet calls discard --note x", Some(true)),
             ("toolfleet control log", Some(true)),
             ("toolfleet control pause --tool look --note x", Some(true)),
             ("toolfleet doctor", Some(true)),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use fleet::config::StoreArgs;
 use fleet_history::{
     calls,
-    dead::{DeadGroup, dead_groups},
+    dead::{DeadGroup, abandoned, dead_groups},
     filter::Filter,
     instant,
 };
@@ -44,6 +44,15 @@ impl Dead {
             ..which.filter(calls::now(&pool).await?)?
         };
         let groups = dead_groups(&pool, &filter).await?;
+        if !self.json {
+            let abandoned = abandoned(&pool).await?;
+            if abandoned > 0 {
+                output::warn(&format!(
+                    "besides, {abandoned} calls are abandoned: whether they were carried out will never be known, and the view \
+                     toolfleet.abandoned lists them"
+                ));
+            }
+        }
         let headings = ["CALLS", "TOOL", "CODE", "OLDEST", "NEWEST", "LAST ERROR"];
         output::print_rows(&groups, self.json, &headings, cells)
     }
