@@ -526,6 +526,8 @@ BEGIN
         CONTINUE WHEN (part.day + 1)::timestamp AT TIME ZONE 'UTC' > horizon;
         low := toolfleet.uuid_floor(part.day::timestamp AT TIME ZONE 'UTC');
         high := toolfleet.uuid_floor((part.day + 1)::timestamp AT TIME ZONE 'UTC');
+        CONTINUE WHEN EXISTS (
+            SELECT FROM toolfleet.call_marks m WHERE m.call_id >= low AND m.call_id < high AND m.what = 'abandoned');
         CONTINUE WHEN EXISTS (SELECT FROM toolfleet.open_calls WHERE call_id >= low AND call_id < high);
         CONTINUE WHEN EXISTS (
             SELECT FROM toolfleet.idempotency_keys k LEFT JOIN toolfleet.finished_calls f USING (call_id)
@@ -536,6 +538,8 @@ BEGIN
             'finished_calls' || to_char(part.day, '_YYYYMMDD'),
             'ended_attempts' || to_char(part.day, '_YYYYMMDD'),
             'call_notes' || to_char(part.day, '_YYYYMMDD'));
+        DELETE FROM toolfleet.call_marks WHERE call_id >= low AND call_id < high;
+        DELETE FROM toolfleet.bulk_retries WHERE newest < high;
         RETURN part.day;
     END LOOP;
     RETURN NULL;
@@ -975,7 +979,9 @@ CREATE FUNCTION toolfleet.key_lapsed(call uuid) RETURNS boolean
 BEGIN
     RETURN EXISTS (
         SELECT FROM toolfleet.finished_calls f
-        WHERE f.call_id = call AND f.finished_at + make_interval(secs => f.key_retention_ms / 1000.0) < now());
+        WHERE f.call_id = call AND f.finished_at + make_interval(secs => f.key_retention_ms / 1000.0) < now()
+          -- One that was abandoned may have been carried out: its key never makes a second call.
+          AND NOT (f.source = 'settled' AND f.effect_known = 'unknown'));
 END $$;
 
 CREATE FUNCTION toolfleet.leave(worker uuid, clean boolean) RETURNS text
@@ -1075,6 +1081,57 @@ CREATE FUNCTION toolfleet.log_control(rev bigint, change text, c toolfleet.live_
     VALUES (log_control.rev, log_control.change, c.control_id, c.kind, c.tool, c.queue, c.tenant, c.pointer, c.value, c.subject,
         c.setting, c.told, c.expires_at, log_control.actor, log_control.note, session_user)
 $$;
+
+CREATE FUNCTION toolfleet.mark_calls(calls uuid[], what text, actor text, note text DEFAULT NULL::text, new_calls uuid[] DEFAULT NULL::uuid[], bulk_name text DEFAULT NULL::text) RETURNS TABLE(call_id uuid, verdict text, state text)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    IF mark_calls.what IS NULL OR mark_calls.what NOT IN ('retried', 'discarded') THEN
+        RAISE EXCEPTION 'what must be retried or discarded' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF coalesce(btrim(mark_calls.actor), '') = '' OR length(mark_calls.actor) > 200 THEN
+        RAISE EXCEPTION 'actor must say who marks it, in 1 to 200 characters' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF mark_calls.what = 'discarded' AND coalesce(btrim(mark_calls.note), '') = '' OR length(mark_calls.note) > 2000 THEN
+        RAISE EXCEPTION 'note must say why it is discarded, in 1 to 2000 characters' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF coalesce(cardinality(mark_calls.calls), 0) > 1000 THEN
+        RAISE EXCEPTION 'at most 1000 calls are marked at a time' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF mark_calls.what = 'retried'
+       AND cardinality(mark_calls.new_calls) IS DISTINCT FROM cardinality(mark_calls.calls)
+       OR mark_calls.what = 'discarded' AND mark_calls.new_calls IS NOT NULL
+       OR array_position(mark_calls.new_calls, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION 'new_calls must have a call for each that was retried' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN QUERY
+    WITH asked AS MATERIALIZED (
+        SELECT a.call_id, a.new_call_id, coalesce(f.state, o.state) AS state, f.call_id IS NOT NULL AS over,
+               EXISTS (SELECT FROM toolfleet.dead_letters d WHERE d.call_id = a.call_id) AS dead,
+               EXISTS (SELECT FROM toolfleet.call_marks m WHERE m.call_id = a.call_id AND m.what = mark_calls.what
+                           AND m.new_call_id IS NOT DISTINCT FROM a.new_call_id) AS marked
+        FROM unnest(mark_calls.calls, mark_calls.new_calls) a (call_id, new_call_id)
+        LEFT JOIN toolfleet.open_calls o ON o.call_id = a.call_id
+        LEFT JOIN toolfleet.finished_calls f ON f.call_id = a.call_id
+    ), stored AS (
+        INSERT INTO toolfleet.call_marks (call_id, what, actor, role, new_call_id, note, bulk_name)
+        SELECT DISTINCT a.call_id, mark_calls.what, mark_calls.actor, session_user, a.new_call_id, mark_calls.note,
+               mark_calls.bulk_name
+        FROM asked a
+        WHERE a.over AND (a.dead OR mark_calls.what = 'retried')
+        ORDER BY a.call_id
+        ON CONFLICT DO NOTHING
+    )
+    SELECT a.call_id,
+           CASE WHEN a.state IS NULL THEN 'not_found'
+                WHEN NOT a.over THEN 'not_over'
+                WHEN a.dead OR a.marked OR mark_calls.what = 'retried' THEN 'marked'
+                ELSE 'not_dead' END,
+           a.state::text
+    FROM asked a;
+END $$;
 
 CREATE FUNCTION toolfleet.mode_problem(c toolfleet.live_controls) RETURNS text
     LANGUAGE plpgsql STABLE
@@ -1344,6 +1401,17 @@ BEGIN
     RAISE EXCEPTION 'history of call % does not change', OLD.call_id USING ERRCODE = 'check_violation';
 END $$;
 
+CREATE FUNCTION toolfleet.refuse_change_of_marks() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    -- `drop_history` has dropped the call before its marks.
+    IF TG_OP = 'DELETE' AND NOT EXISTS (SELECT FROM toolfleet.finished_calls f WHERE f.call_id = OLD.call_id) THEN
+        RETURN OLD;
+    END IF;
+    RAISE EXCEPTION 'marks of call % do not change', OLD.call_id USING ERRCODE = 'check_violation';
+END $$;
+
 CREATE FUNCTION toolfleet.refuse_illegal_move() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -1553,10 +1621,11 @@ DECLARE
     f toolfleet.finished_calls;
     evidence toolfleet.ended_attempts;
     fenced boolean;
+    by_probe boolean;
     details json;
 BEGIN
-    IF settle.outcome IS NULL OR settle.outcome NOT IN ('applied', 'not_applied') THEN
-        RAISE EXCEPTION 'outcome must be applied or not_applied' USING ERRCODE = 'invalid_parameter_value';
+    IF settle.outcome IS NULL OR settle.outcome NOT IN ('applied', 'not_applied', 'abandoned') THEN
+        RAISE EXCEPTION 'outcome must be applied, not_applied or abandoned' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF coalesce(btrim(settle.actor), '') = '' OR length(settle.actor) > 200 THEN
         RAISE EXCEPTION 'actor must say who settles it, in 1 to 200 characters' USING ERRCODE = 'invalid_parameter_value';
@@ -1564,7 +1633,7 @@ BEGIN
     IF coalesce(btrim(settle.note), '') = '' OR length(settle.note) > 2000 THEN
         RAISE EXCEPTION 'note must say how that is known, in 1 to 2000 characters' USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    IF settle.result IS NOT NULL AND settle.outcome = 'not_applied' THEN
+    IF settle.result IS NOT NULL AND settle.outcome <> 'applied' THEN
         RAISE EXCEPTION 'what was not applied has no result' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     -- As large as the largest answer that a manifest can allow.
@@ -1581,7 +1650,8 @@ BEGIN
         WHERE c.call_id = settle.call AND (settle.in_tenant IS NULL OR c.tenant = settle.in_tenant);
         IF NOT FOUND THEN
             RETURN QUERY SELECT 'not_found', NULL::text, NULL::text, NULL::timestamptz, NULL::uuid;
-        ELSIF f.source = 'settled' AND f.effect_known::text = settle.outcome
+        ELSIF f.source = 'settled'
+              AND f.effect_known::text = (CASE settle.outcome WHEN 'abandoned' THEN 'unknown' ELSE settle.outcome END)
               AND (settle.result IS NULL OR f.result::jsonb IS NOT DISTINCT FROM toolfleet.kept(settle.result, (
                   SELECT v.sensitive FROM toolfleet.tool_versions v
                   WHERE v.tool = f.tool AND v.version = f.tool_version))::jsonb) THEN
@@ -1596,7 +1666,12 @@ BEGIN
         RETURN;
     END IF;
     fenced := toolfleet.is_fenced(o.call_id);
-    details := json_build_object('note', settle.note, 'worker_fenced', fenced, 'by_time_only',
+    by_probe := settle.actor = 'probe ' || o.probe_id;
+    IF by_probe AND settle.outcome = 'abandoned' THEN
+        RAISE EXCEPTION 'only a person abandons a call' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    details := json_build_object('note', settle.note, 'settled_by', CASE WHEN by_probe THEN 'probe' ELSE 'person' END,
+        'worker_fenced', fenced, 'by_time_only',
         settle.outcome = 'not_applied' AND NOT fenced);
     IF settle.outcome = 'applied' THEN
         PERFORM toolfleet.finish(o, 'succeeded', 'success', 'settled', 'applied', settle.result, NULL, settle.actor,
@@ -1610,12 +1685,26 @@ BEGIN
         RETURN QUERY SELECT 'conflict', o.state::text, 'late answer of attempt ' || evidence.number, evidence.finished_at, NULL::uuid;
         RETURN;
     END IF;
-    IF NOT fenced AND NOT settle.by_time_only THEN
+    IF settle.outcome = 'not_applied' AND NOT fenced AND NOT settle.by_time_only THEN
         RETURN QUERY SELECT 'worker_not_fenced', o.state::text, NULL::text, NULL::timestamptz, NULL::uuid;
         RETURN;
     END IF;
     IF o.attempt_until > clock_timestamp() THEN
         RETURN QUERY SELECT 'too_early', o.state::text, NULL::text, o.attempt_until, NULL::uuid;
+        RETURN;
+    END IF;
+    IF settle.outcome = 'abandoned' THEN
+        PERFORM toolfleet.finish(o, 'failed', 'system_error', 'settled', 'unknown', NULL,
+            json_build_object('code', 'in_doubt', 'message', CASE o.language
+                WHEN 'zh' THEN '操作是否已经生效，永远无法查明，已不再追查。不要重复这次调用，换用新的幂等键也不行；请告知用户结果不确定。'
+                ELSE 'Whether the action was carried out will never be known, and nobody looks into it any more. Do not repeat the call, not with a new idempotency key either; tell the user that it is not certain.'
+                END,
+                'retryable', false, 'retry_after_ms', NULL, 'suggestion', 'do_not_repeat',
+                'details', json_build_object('abandoned', true, 'cause', coalesce(o.last_error->'details'->'cause', o.last_error))),
+            settle.actor, 'settled_abandoned', details);
+        INSERT INTO toolfleet.call_marks (call_id, what, actor, role, note)
+        VALUES (o.call_id, 'abandoned', settle.actor, session_user, settle.note);
+        RETURN QUERY SELECT 'settled', 'failed', settle.actor, now(), o.dispatcher_id;
         RETURN;
     END IF;
     PERFORM toolfleet.finish(o, 'failed', 'system_error', 'settled', 'not_applied', NULL,
@@ -1859,22 +1948,39 @@ BEGIN
     done := pg_catalog.set_config('idle_in_transaction_session_timeout', '5s', true);
 END $$;
 
-CREATE TABLE toolfleet.ended_attempts (
+CREATE TABLE toolfleet.call_marks (
     call_id uuid NOT NULL,
-    attempt_id uuid NOT NULL,
-    number integer NOT NULL,
-    claim_rev integer,
-    worker_id uuid NOT NULL,
-    started_at timestamp with time zone NOT NULL,
-    finished_at timestamp with time zone DEFAULT now() NOT NULL,
-    timeout_ms bigint NOT NULL,
-    outcome toolfleet.attempt_outcome NOT NULL,
-    effect_known toolfleet.effect_known NOT NULL,
-    error json,
-    over boolean NOT NULL,
-    late boolean DEFAULT false NOT NULL
-)
-PARTITION BY RANGE (call_id);
+    what text NOT NULL,
+    at timestamp with time zone DEFAULT now() NOT NULL,
+    actor text NOT NULL,
+    role text NOT NULL,
+    new_call_id uuid,
+    note text,
+    bulk_name text,
+    CONSTRAINT call_marks_actor_check CHECK (((length(actor) >= 1) AND (length(actor) <= 200))),
+    CONSTRAINT call_marks_bulk_name_check CHECK ((length(bulk_name) <= 128)),
+    CONSTRAINT call_marks_new CHECK (((what = 'retried'::text) = (new_call_id IS NOT NULL))),
+    CONSTRAINT call_marks_note_check CHECK ((length(note) <= 2000)),
+    CONSTRAINT call_marks_what_check CHECK ((what = ANY ('{retried,discarded,abandoned}'::text[])))
+);
+
+CREATE TABLE toolfleet.tool_versions (
+    tool text NOT NULL,
+    version integer NOT NULL,
+    rev bigint NOT NULL,
+    manifest json NOT NULL,
+    sensitive json GENERATED ALWAYS AS ((manifest -> 'sensitive'::text)) STORED,
+    concurrency integer GENERATED ALWAYS AS (((manifest ->> 'concurrency'::text))::integer) STORED,
+    manifest_hash bytea NOT NULL,
+    schema_hash bytea NOT NULL,
+    applied_at timestamp with time zone DEFAULT now() NOT NULL,
+    applied_by text NOT NULL,
+    losses integer GENERATED ALWAYS AS (((manifest ->> 'losses'::text))::integer) STORED,
+    rate_limit json GENERATED ALWAYS AS ((manifest -> 'rate_limit'::text)) STORED,
+    CONSTRAINT tool_versions_concurrency_check CHECK (((concurrency >= 1) AND (concurrency <= 1000))),
+    CONSTRAINT tool_versions_losses_check CHECK (((losses >= 0) AND (losses <= 100))),
+    CONSTRAINT tool_versions_version_check CHECK ((version >= 1))
+);
 
 CREATE TABLE toolfleet.worker_processes (
     worker_id uuid NOT NULL,
@@ -1901,6 +2007,191 @@ CREATE TABLE toolfleet.worker_processes (
     CONSTRAINT worker_processes_check CHECK (((state <> 'fenced'::toolfleet.worker_state) OR ((fenced_at IS NOT NULL) AND (fenced_by IS NOT NULL))))
 )
 WITH (fillfactor='50');
+
+CREATE VIEW toolfleet.calls AS
+ SELECT c.call_id,
+    c.tenant,
+    c.tool,
+    c.tool_version,
+    (c.effect)::text AS effect,
+    (c.state)::text AS state,
+    c.outcome,
+    c.source,
+    c.held,
+    encode(c.key_hash, 'hex'::text) AS idempotency_key_hash,
+        CASE
+            WHEN (v.sensitive IS NULL) THEN c.args
+            ELSE toolfleet.shown(c.args, v.sensitive)
+        END AS args,
+        CASE
+            WHEN (v.sensitive IS NULL) THEN COALESCE(c.original_args, c.args)
+            WHEN (c.coercions IS NULL) THEN toolfleet.shown(c.args, v.sensitive)
+            ELSE toolfleet.shown('null'::json, json_build_object('pointers', ARRAY[''::text], 'mode', (v.sensitive ->> 'mode'::text)))
+        END AS original_args,
+    COALESCE(c.coercions, '[]'::json) AS coercions,
+        CASE
+            WHEN (v.sensitive IS NULL) THEN c.result
+            ELSE toolfleet.shown(c.result, v.sensitive)
+        END AS result,
+    c.error,
+    c.degraded,
+    c.attempts,
+    c.not_before,
+    c.deadline_at,
+    c.session,
+    c.run,
+    (ARRAY['high'::text, 'normal'::text, 'low'::text])[(c.priority + 1)] AS priority,
+    c.accepted_at,
+    c.started_at,
+    c.finished_at,
+    COALESCE(w.name, (c.worker_id)::text) AS worker,
+    split_part(c.traceparent, '-'::text, 2) AS trace_id,
+    c.queue,
+    c.language,
+    c.meta,
+    c.queued_ms,
+    c.run_ms,
+    c.cancel_requested,
+    c.queue_until,
+    c.probe_of,
+    (v.sensitive IS NOT NULL) AS sensitive,
+    c.line,
+    c.obstacle,
+    toolfleet.held_why(c.held, c.line) AS held_why,
+    c.effect_known,
+    ( SELECT m.what
+           FROM toolfleet.call_marks m
+          WHERE (m.call_id = c.call_id)
+          ORDER BY m.at DESC
+         LIMIT 1) AS marked,
+        CASE
+            WHEN (c.source = 'settled'::text) THEN (c.details ->> 'settled_by'::text)
+            ELSE NULL::text
+        END AS settled_by
+   FROM ((( SELECT open_calls.call_id,
+            open_calls.tenant,
+            open_calls.tool,
+            open_calls.tool_version,
+            open_calls.effect,
+            open_calls.state,
+            NULL::text AS outcome,
+            NULL::text AS source,
+            open_calls.held,
+            open_calls.key_hash,
+            open_calls.args,
+            open_calls.original_args,
+            open_calls.coercions,
+            NULL::json AS result,
+            open_calls.last_error AS error,
+            NULL::json AS degraded,
+            open_calls.attempts,
+            open_calls.not_before,
+            open_calls.deadline_at,
+            open_calls.session,
+            open_calls.run,
+            open_calls.priority,
+            open_calls.accepted_at,
+            open_calls.first_started_at AS started_at,
+            NULL::timestamp with time zone AS finished_at,
+            open_calls.worker_id,
+            open_calls.traceparent,
+            open_calls.queue,
+            open_calls.language,
+            open_calls.meta,
+            NULL::bigint AS queued_ms,
+            NULL::bigint AS run_ms,
+            open_calls.cancel_requested,
+            open_calls.queue_until,
+            open_calls.probe_of,
+            open_calls.line,
+                CASE
+                    WHEN (open_calls.state = 'queued'::toolfleet.call_state) THEN open_calls.obstacle
+                    ELSE NULL::json
+                END AS obstacle,
+            NULL::text AS effect_known,
+            NULL::json AS details
+           FROM toolfleet.open_calls
+        UNION ALL
+         SELECT finished_calls.call_id,
+            finished_calls.tenant,
+            finished_calls.tool,
+            finished_calls.tool_version,
+            finished_calls.effect,
+            finished_calls.state,
+            (finished_calls.outcome)::text AS outcome,
+            (finished_calls.source)::text AS source,
+            false,
+            finished_calls.key_hash,
+            finished_calls.args,
+            finished_calls.original_args,
+            finished_calls.coercions,
+            finished_calls.result,
+            finished_calls.error,
+            finished_calls.degraded,
+            finished_calls.attempts,
+            NULL::timestamp with time zone,
+            finished_calls.deadline_at,
+            finished_calls.session,
+            finished_calls.run,
+            finished_calls.priority,
+            finished_calls.accepted_at,
+            finished_calls.first_started_at,
+            finished_calls.finished_at,
+            finished_calls.worker_id,
+            finished_calls.traceparent,
+            finished_calls.queue,
+            finished_calls.language,
+            finished_calls.meta,
+            finished_calls.queued_ms,
+            finished_calls.run_ms,
+            false,
+            NULL::timestamp with time zone,
+            finished_calls.probe_of,
+            NULL::text,
+            NULL::json,
+            (finished_calls.effect_known)::text AS effect_known,
+            finished_calls.details
+           FROM toolfleet.finished_calls) c
+     LEFT JOIN toolfleet.worker_processes w USING (worker_id))
+     LEFT JOIN toolfleet.tool_versions v ON (((v.tool = c.tool) AND (v.version = c.tool_version))));
+
+CREATE VIEW toolfleet.abandoned AS
+ SELECT c.call_id,
+    c.tenant,
+    c.tool,
+    c.tool_version,
+    c.effect,
+    m.at AS abandoned_at,
+    m.actor,
+    m.role,
+    m.note,
+    c.args,
+    c.error,
+    c.attempts,
+    c.session,
+    c.run,
+    c.accepted_at,
+    c.worker
+   FROM (toolfleet.call_marks m
+     JOIN toolfleet.calls c ON ((c.call_id = m.call_id)))
+  WHERE (m.what = 'abandoned'::text);
+
+CREATE TABLE toolfleet.ended_attempts (
+    call_id uuid NOT NULL,
+    attempt_id uuid NOT NULL,
+    number integer NOT NULL,
+    claim_rev integer,
+    worker_id uuid NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone DEFAULT now() NOT NULL,
+    timeout_ms bigint NOT NULL,
+    outcome toolfleet.attempt_outcome NOT NULL,
+    effect_known toolfleet.effect_known NOT NULL,
+    error json,
+    over boolean NOT NULL,
+    late boolean DEFAULT false NOT NULL
+)
+PARTITION BY RANGE (call_id);
 
 CREATE VIEW toolfleet.attempts AS
  SELECT a.call_id,
@@ -1996,6 +2287,20 @@ CREATE VIEW toolfleet.breakers AS
                   WHERE (o.held AND (o.line = ('breaker/'::text || b.breaker_id)))
                  LIMIT 100000) w) AS waiting
    FROM toolfleet.breaker_states b;
+
+CREATE TABLE toolfleet.bulk_retries (
+    name text NOT NULL,
+    filter text NOT NULL,
+    since timestamp with time zone NOT NULL,
+    until timestamp with time zone NOT NULL,
+    newest uuid NOT NULL,
+    actor text NOT NULL,
+    role text DEFAULT SESSION_USER NOT NULL,
+    at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT bulk_retries_actor_check CHECK (((length(actor) >= 1) AND (length(actor) <= 200))),
+    CONSTRAINT bulk_retries_filter_check CHECK ((length(filter) <= 65536)),
+    CONSTRAINT bulk_retries_name_check CHECK (((length(name) >= 1) AND (length(name) <= 128)))
+);
 
 CREATE TABLE toolfleet.call_notes (
     call_id uuid NOT NULL,
@@ -2094,157 +2399,6 @@ CREATE TABLE toolfleet.call_notes_default (
     attempt_id uuid,
     details json
 );
-
-CREATE TABLE toolfleet.tool_versions (
-    tool text NOT NULL,
-    version integer NOT NULL,
-    rev bigint NOT NULL,
-    manifest json NOT NULL,
-    sensitive json GENERATED ALWAYS AS ((manifest -> 'sensitive'::text)) STORED,
-    concurrency integer GENERATED ALWAYS AS (((manifest ->> 'concurrency'::text))::integer) STORED,
-    manifest_hash bytea NOT NULL,
-    schema_hash bytea NOT NULL,
-    applied_at timestamp with time zone DEFAULT now() NOT NULL,
-    applied_by text NOT NULL,
-    losses integer GENERATED ALWAYS AS (((manifest ->> 'losses'::text))::integer) STORED,
-    rate_limit json GENERATED ALWAYS AS ((manifest -> 'rate_limit'::text)) STORED,
-    CONSTRAINT tool_versions_concurrency_check CHECK (((concurrency >= 1) AND (concurrency <= 1000))),
-    CONSTRAINT tool_versions_losses_check CHECK (((losses >= 0) AND (losses <= 100))),
-    CONSTRAINT tool_versions_version_check CHECK ((version >= 1))
-);
-
-CREATE VIEW toolfleet.calls AS
- SELECT c.call_id,
-    c.tenant,
-    c.tool,
-    c.tool_version,
-    (c.effect)::text AS effect,
-    (c.state)::text AS state,
-    c.outcome,
-    c.source,
-    c.held,
-    encode(c.key_hash, 'hex'::text) AS idempotency_key_hash,
-        CASE
-            WHEN (v.sensitive IS NULL) THEN c.args
-            ELSE toolfleet.shown(c.args, v.sensitive)
-        END AS args,
-        CASE
-            WHEN (v.sensitive IS NULL) THEN COALESCE(c.original_args, c.args)
-            WHEN (c.coercions IS NULL) THEN toolfleet.shown(c.args, v.sensitive)
-            ELSE toolfleet.shown('null'::json, json_build_object('pointers', ARRAY[''::text], 'mode', (v.sensitive ->> 'mode'::text)))
-        END AS original_args,
-    COALESCE(c.coercions, '[]'::json) AS coercions,
-        CASE
-            WHEN (v.sensitive IS NULL) THEN c.result
-            ELSE toolfleet.shown(c.result, v.sensitive)
-        END AS result,
-    c.error,
-    c.degraded,
-    c.attempts,
-    c.not_before,
-    c.deadline_at,
-    c.session,
-    c.run,
-    (ARRAY['high'::text, 'normal'::text, 'low'::text])[(c.priority + 1)] AS priority,
-    c.accepted_at,
-    c.started_at,
-    c.finished_at,
-    COALESCE(w.name, (c.worker_id)::text) AS worker,
-    split_part(c.traceparent, '-'::text, 2) AS trace_id,
-    c.queue,
-    c.language,
-    c.meta,
-    c.queued_ms,
-    c.run_ms,
-    c.cancel_requested,
-    c.queue_until,
-    c.probe_of,
-    (v.sensitive IS NOT NULL) AS sensitive,
-    c.line,
-    c.obstacle,
-    toolfleet.held_why(c.held, c.line) AS held_why
-   FROM ((( SELECT open_calls.call_id,
-            open_calls.tenant,
-            open_calls.tool,
-            open_calls.tool_version,
-            open_calls.effect,
-            open_calls.state,
-            NULL::text AS outcome,
-            NULL::text AS source,
-            open_calls.held,
-            open_calls.key_hash,
-            open_calls.args,
-            open_calls.original_args,
-            open_calls.coercions,
-            NULL::json AS result,
-            open_calls.last_error AS error,
-            NULL::json AS degraded,
-            open_calls.attempts,
-            open_calls.not_before,
-            open_calls.deadline_at,
-            open_calls.session,
-            open_calls.run,
-            open_calls.priority,
-            open_calls.accepted_at,
-            open_calls.first_started_at AS started_at,
-            NULL::timestamp with time zone AS finished_at,
-            open_calls.worker_id,
-            open_calls.traceparent,
-            open_calls.queue,
-            open_calls.language,
-            open_calls.meta,
-            NULL::bigint AS queued_ms,
-            NULL::bigint AS run_ms,
-            open_calls.cancel_requested,
-            open_calls.queue_until,
-            open_calls.probe_of,
-            open_calls.line,
-                CASE
-                    WHEN (open_calls.state = 'queued'::toolfleet.call_state) THEN open_calls.obstacle
-                    ELSE NULL::json
-                END AS obstacle
-           FROM toolfleet.open_calls
-        UNION ALL
-         SELECT finished_calls.call_id,
-            finished_calls.tenant,
-            finished_calls.tool,
-            finished_calls.tool_version,
-            finished_calls.effect,
-            finished_calls.state,
-            (finished_calls.outcome)::text AS outcome,
-            (finished_calls.source)::text AS source,
-            false,
-            finished_calls.key_hash,
-            finished_calls.args,
-            finished_calls.original_args,
-            finished_calls.coercions,
-            finished_calls.result,
-            finished_calls.error,
-            finished_calls.degraded,
-            finished_calls.attempts,
-            NULL::timestamp with time zone,
-            finished_calls.deadline_at,
-            finished_calls.session,
-            finished_calls.run,
-            finished_calls.priority,
-            finished_calls.accepted_at,
-            finished_calls.first_started_at,
-            finished_calls.finished_at,
-            finished_calls.worker_id,
-            finished_calls.traceparent,
-            finished_calls.queue,
-            finished_calls.language,
-            finished_calls.meta,
-            finished_calls.queued_ms,
-            finished_calls.run_ms,
-            false,
-            NULL::timestamp with time zone,
-            finished_calls.probe_of,
-            NULL::text,
-            NULL::json
-           FROM toolfleet.finished_calls) c
-     LEFT JOIN toolfleet.worker_processes w USING (worker_id))
-     LEFT JOIN toolfleet.tool_versions v ON (((v.tool = c.tool) AND (v.version = c.tool_version))));
 
 CREATE TABLE toolfleet.control_changes (
     rev bigint NOT NULL,
@@ -2346,6 +2500,41 @@ CREATE VIEW toolfleet.current_timeouts AS
     timeout_looks.p95_ms,
     timeout_looks.p99_ms
    FROM toolfleet.timeout_looks;
+
+CREATE VIEW toolfleet.dead_letters AS
+ SELECT f.call_id,
+    f.tenant,
+    f.tool,
+    f.tool_version,
+    (f.effect)::text AS effect,
+    f.queue,
+    (f.state)::text AS state,
+    (f.outcome)::text AS outcome,
+    (f.effect_known)::text AS effect_known,
+    (f.error ->> 'code'::text) AS code,
+    f.error,
+    COALESCE(((f.error -> 'details'::text) -> 'last'::text), f.error) AS last_error,
+    f.attempts,
+        CASE
+            WHEN (v.sensitive IS NULL) THEN f.args
+            ELSE toolfleet.shown(f.args, v.sensitive)
+        END AS args,
+        CASE
+            WHEN (v.sensitive IS NULL) THEN f.result
+            ELSE toolfleet.shown(f.result, v.sensitive)
+        END AS result,
+    f.session,
+    f.run,
+    f.accepted_at,
+    f.first_started_at AS started_at,
+    f.finished_at,
+    COALESCE(w.name, (f.worker_id)::text) AS worker
+   FROM ((toolfleet.finished_calls f
+     LEFT JOIN toolfleet.worker_processes w USING (worker_id))
+     LEFT JOIN toolfleet.tool_versions v ON (((v.tool = f.tool) AND (v.version = f.tool_version))))
+  WHERE ((f.error IS NOT NULL) AND (f.state = 'failed'::toolfleet.call_state) AND (f.outcome = 'system_error'::toolfleet.call_outcome) AND (f.effect_known = ANY (ARRAY['none'::toolfleet.effect_known, 'not_applied'::toolfleet.effect_known])) AND (f.probe_of IS NULL) AND (NOT (EXISTS ( SELECT
+           FROM toolfleet.call_marks m
+          WHERE (m.call_id = f.call_id)))));
 
 CREATE TABLE toolfleet.ended_attempts_default (
     call_id uuid NOT NULL,
@@ -2626,6 +2815,17 @@ CREATE VIEW toolfleet.limits AS
            FROM ( SELECT clock_timestamp() AS at
                  OFFSET 0) m) n);
 
+CREATE VIEW toolfleet.marks AS
+ SELECT call_marks.call_id,
+    call_marks.what,
+    call_marks.at,
+    call_marks.actor,
+    call_marks.role,
+    call_marks.new_call_id,
+    call_marks.note,
+    call_marks.bulk_name
+   FROM toolfleet.call_marks;
+
 CREATE TABLE toolfleet.open_counts (
     tenant text NOT NULL,
     backend integer NOT NULL,
@@ -2743,6 +2943,10 @@ ALTER TABLE ONLY toolfleet.breaker_states
     ADD CONSTRAINT breaker_states_tool_target_key UNIQUE (tool, target);
 ALTER TABLE ONLY toolfleet.breaker_windows
     ADD CONSTRAINT breaker_windows_pkey PRIMARY KEY (tool, target, worker_id, second);
+ALTER TABLE ONLY toolfleet.bulk_retries
+    ADD CONSTRAINT bulk_retries_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY toolfleet.call_marks
+    ADD CONSTRAINT call_marks_once UNIQUE NULLS NOT DISTINCT (call_id, what, new_call_id);
 ALTER TABLE ONLY toolfleet.call_notes
     ADD CONSTRAINT call_notes_pkey PRIMARY KEY (call_id, rev);
 ALTER TABLE ONLY toolfleet.call_notes_default
@@ -2794,6 +2998,8 @@ ALTER TABLE ONLY toolfleet.tool_versions
 ALTER TABLE ONLY toolfleet.worker_processes
     ADD CONSTRAINT worker_processes_pkey PRIMARY KEY (worker_id);
 
+CREATE INDEX call_marks_abandoned ON toolfleet.call_marks USING btree (call_id) WHERE (what = 'abandoned'::text);
+
 CREATE INDEX finished_calls_code ON ONLY toolfleet.finished_calls USING btree (((error ->> 'code'::text)), call_id) WHERE (error IS NOT NULL);
 
 CREATE INDEX finished_calls_default_code ON toolfleet.finished_calls_default USING btree (((error ->> 'code'::text)), call_id) WHERE (error IS NOT NULL);
@@ -2836,6 +3042,8 @@ CREATE TRIGGER count_opened AFTER INSERT ON toolfleet.open_calls REFERENCING NEW
 
 CREATE TRIGGER doubts_are_settled AFTER DELETE ON toolfleet.open_calls FOR EACH ROW WHEN ((old.state = 'in_doubt'::toolfleet.call_state)) EXECUTE FUNCTION toolfleet.refuse_settling();
 
+CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.call_marks FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_marks();
+
 CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.call_notes FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_history();
 
 CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.control_changes FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_controls();
@@ -2845,6 +3053,8 @@ CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.ended_attempts F
 CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.finished_calls FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_history();
 
 CREATE TRIGGER legal_moves AFTER UPDATE ON toolfleet.open_calls FOR EACH ROW WHEN (((old.state <> new.state) AND ((old.state <> ALL ('{queued,running}'::toolfleet.call_state[])) OR (new.state <> ALL ('{queued,running,in_doubt}'::toolfleet.call_state[]))))) EXECUTE FUNCTION toolfleet.refuse_illegal_move();
+
+CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.call_marks FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.call_notes FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 

@@ -114,6 +114,9 @@ BEGIN
         ('timeout_looks',    NULL, 'SELECT', 'w'),
         ('timeout_looks',    NULL, 'SELECT, INSERT, UPDATE', 'd'),
         ('timeout_changes',  NULL, 'SELECT, INSERT, DELETE', 'd'),
+        -- Marks: one function makes them, and `drop_history` drops them with their calls.
+        ('call_marks',       NULL, 'SELECT', 'o'),
+        ('bulk_retries',     NULL, 'SELECT, INSERT', 'o'),
         -- The documented views.
         ('calls',            NULL, 'SELECT', 'or'),
         ('attempts',         NULL, 'SELECT', 'or'),
@@ -128,6 +131,9 @@ BEGIN
         ('breakers',         NULL, 'SELECT', 'dor'),
         ('current_timeouts', NULL, 'SELECT', 'or'),
         ('learned_timeouts', NULL, 'SELECT', 'or'),
+        ('dead_letters',     NULL, 'SELECT', 'dor'),
+        ('marks',            NULL, 'SELECT', 'or'),
+        ('abandoned',        NULL, 'SELECT', 'or'),
         ('workers',          NULL, 'SELECT', 'or')
         ) AS tables (what, columns, privilege, whom)
     LOOP
@@ -147,6 +153,7 @@ BEGIN
         -- What decides about calls and people's decisions.
         ('settle',            'do'),
         ('cancel',            'do'),
+        ('mark_calls',        'o'),
         ('fence',             'wo'),
         ('leave',             'w'),
         ('quarantine',        'dw'),
@@ -224,6 +231,7 @@ BEGIN
         ('count_opened',             '-'),
         ('count_closed',             '-'),
         ('refuse_change_of_history', '-'),
+        ('refuse_change_of_marks',   '-'),
         ('refuse_truncation',        '-'),
         ('refuse_illegal_move',      '-'),
         ('refuse_settling',          '-')

@@ -19,20 +19,25 @@ pub(crate) fn gauges(pool: PgPool, registry: Registry) -> http::BeforeScrape {
     let state = Arc::new(tokio::sync::Mutex::new((
         Instant::now(),
         SnapshotWatch::default(),
+        DeadLetters::new(Instant::now()),
     )));
     Arc::new(move || {
         let (pool, registry, state) = (pool.clone(), registry.clone(), Arc::clone(&state));
         Box::pin(async move {
-            let (rests_until, watch) = &mut *state.lock().await;
+            let (rests_until, watch, letters) = &mut *state.lock().await;
             let began = Instant::now();
             if began < *rests_until {
                 return;
             }
-            match figures(&pool, &registry, watch).await {
-                Ok(figures) => metrics().counted(figures),
+            let read = figures(&pool, &registry, watch).await;
+            let took = began.elapsed();
+            match read {
+                Ok(figures) => metrics().counted(LedgerFigures {
+                    dead_letters: letters.counted(&pool).await,
+                    ..figures
+                }),
                 Err(error) => tracing::debug!(error = report(&error), "figures were not read"),
             }
-            let took = began.elapsed();
             if took > FIGURES_AT_ONCE {
                 *rests_until = Instant::now() + took * FIGURES_REST;
             }
@@ -56,6 +61,37 @@ async fn figures(
         oldest_snapshot: watch.age(holder.as_ref(), Instant::now()),
         ..ledger_figures::figures(pool).await?
     })
+}
+
+/// The last count of dead letters, which are counted apart: that reads the history, and must not make other figures rare.
+struct DeadLetters {
+    rests_until: Instant,
+    last: Option<u64>,
+}
+
+impl DeadLetters {
+    const fn new(now: Instant) -> Self {
+        Self {
+            rests_until: now,
+            last: None,
+        }
+    }
+
+    /// Counts them, unless counting rests; `None` while Postgres cannot count them.
+    async fn counted(&mut self, pool: &PgPool) -> Option<u64> {
+        let began = Instant::now();
+        if began >= self.rests_until {
+            self.last = match ledger_figures::dead_letters(pool).await {
+                Ok(letters) => Some(letters),
+                Err(error) => {
+                    tracing::debug!(error = report(&error), "dead letters were not counted");
+                    None
+                }
+            };
+            self.rests_until = Instant::now() + began.elapsed() * FIGURES_REST;
+        }
+        self.last
+    }
 }
 
 /// Figures that take no longer than this are read at every scrape.

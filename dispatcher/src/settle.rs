@@ -14,8 +14,8 @@ use time::format_description::well_known::Rfc3339;
 use crate::{answer::Answer, door::Door, form, news, refusal::Refusal, replay, request::Request};
 
 static FORM: Message = Message::fixed(
-    "call_id, outcome: applied or not_applied, actor, note, and perhaps result and by_time_only",
-    "call_id, outcome: applied 或 not_applied, actor, note，可以再加 result 和 by_time_only",
+    "call_id, outcome: applied, not_applied or abandoned, actor, note, and perhaps result and by_time_only",
+    "call_id, outcome: applied、not_applied 或 abandoned, actor, note，可以再加 result 和 by_time_only",
 );
 
 #[derive(Debug, Deserialize)]

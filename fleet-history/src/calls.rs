@@ -1,46 +1,14 @@
-//! A filter of calls, and how the history finds them without reading everything.
-//!
-//! A condition is in the statement only where the filter has it, so that the plan need not suit conditions that are absent.
+//! The list of calls that a filter means, without reading the whole history for it.
 
-use fleet::{
-    call::State,
-    ids::{Label, ToolName},
-    store::StoreError,
-    wire::code::Code,
-};
+use fleet::store::StoreError;
 use serde::Deserialize;
 use sqlx::{PgPool, Postgres, QueryBuilder};
-use time::{Duration, OffsetDateTime};
-use uuid::Uuid;
+use time::OffsetDateTime;
 
-use crate::row::Row;
-
-/// Which calls to list; an absent field does not restrict them.
-#[derive(Debug, Default)]
-pub struct Filter {
-    /// Of this tool.
-    pub tool: Option<ToolName>,
-    /// In this state.
-    pub state: Option<State>,
-    /// Of this tenant.
-    pub tenant: Option<Label>,
-    /// Of this session.
-    pub session: Option<Label>,
-    /// Of this run.
-    pub run: Option<Label>,
-    /// The code of their error; of an open call, of its last attempt's.
-    pub code: Option<Code>,
-    /// Accepted at this moment or later, by Postgres's clock.
-    pub since: Option<OffsetDateTime>,
-    /// Accepted before this moment.
-    pub until: Option<OffsetDateTime>,
-    /// The most calls.
-    pub limit: i64,
-}
-
-/// How far the time in a call's id may be from its acceptance: the id comes from the clock of its dispatcher, and is made
-/// before the call is committed.
-const DRIFT_MAX: Duration = Duration::minutes(5);
+use crate::{
+    filter::{Filter, conditions},
+    row::Row,
+};
 
 /// A row of `calls` without the bodies, which may be large.
 #[derive(Debug, Clone, Deserialize)]
@@ -102,53 +70,7 @@ pub fn write(statement: &mut QueryBuilder<Postgres>, filter: &Filter) {
              FROM toolfleet.calls
              WHERE true",
     );
-    let words = [
-        ("tool", filter.tool.as_ref().map(ToolName::as_str)),
-        ("state", filter.state.map(State::as_str)),
-        ("tenant", filter.tenant.as_ref().map(Label::as_str)),
-        ("session", filter.session.as_ref().map(Label::as_str)),
-        ("run", filter.run.as_ref().map(Label::as_str)),
-        ("error->>'code'", filter.code.map(Code::as_str)),
-    ];
-    for (column, word) in words {
-        if let Some(word) = word {
-            statement
-                .push(format_args!(" AND {column} = "))
-                .push_bind(word);
-        }
-    }
-    // The time of acceptance decides; the ids lead to the days and, within them, to the rows.
-    if let Some(since) = filter.since {
-        statement.push(" AND accepted_at >= ").push_bind(since);
-        let first = first_id(since.saturating_sub(DRIFT_MAX));
-        statement.push(" AND call_id >= ").push_bind(first);
-    }
-    if let Some(until) = filter.until {
-        statement.push(" AND accepted_at < ").push_bind(until);
-        let beyond = first_id(until.saturating_add(DRIFT_MAX));
-        statement.push(" AND call_id < ").push_bind(beyond);
-    }
+    conditions(statement, filter);
     statement.push(" ORDER BY call_id DESC LIMIT ");
     statement.push_bind(filter.limit).push(") listed");
-}
-
-/// The smallest id of this millisecond; of a time before 1970 the smallest of all.
-fn first_id(moment: OffsetDateTime) -> Uuid {
-    let millis = u128::try_from(moment.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
-    Uuid::from_u128(millis << 80)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_id_of_a_moment_has_its_milliseconds_and_nothing_else() {
-        let id = |millis: i64| {
-            let moment = OffsetDateTime::UNIX_EPOCH + Duration::milliseconds(millis);
-            first_id(moment + Duration::microseconds(999)).to_string()
-        };
-        assert_eq!(id(0x0193_6c2e_0000), "01936c2e-0000-0000-0000-000000000000");
-        assert_eq!(id(-5), "00000000-0000-0000-0000-000000000000");
-    }
 }

@@ -6,7 +6,10 @@
 //! ```text
 //! row        a row of a view, as JSON and as a type
 //! instant    a moment in the form that people read
-//! calls      the filter for calls, and the list of them
+//! filter     which calls a person means
+//! calls      the list of them
+//! bulk       what many calls are, page by page, and which of them a bulk operation leaves alone
+//! dead       the dead letters, in groups of one cause
 //! story      everything about one call: its row, its attempts, its moves
 //! original   the request of a call, to repeat it
 //! doubts     the calls in doubt
@@ -24,7 +27,13 @@ mod row;
 
 mod instant;
 
+pub mod filter;
+
 pub mod calls;
+
+pub mod bulk;
+
+pub mod dead;
 
 pub mod story;
 

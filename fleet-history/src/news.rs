@@ -11,7 +11,7 @@ use sqlx::PgPool;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::{calls::Filter, row::Row};
+use crate::{filter::Filter, row::Row};
 
 /// The newest calls that are open or came within the last minute, each with its tool. Only tool, tenant and limit of the filter
 /// are used.

@@ -2,10 +2,13 @@
 
 use fleet::{ids::CallId, store::StoreError};
 use sqlx::PgPool;
+use uuid::Uuid;
 
 /// The request of a call.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Original {
+    /// The call.
+    pub call_id: Uuid,
     /// The state of the call.
     pub state: String,
     /// The effect class of its tool.
@@ -36,12 +39,23 @@ pub struct Original {
 ///
 /// The view cannot be read.
 pub async fn original(pool: &PgPool, call: CallId) -> Result<Option<Original>, StoreError> {
+    Ok(originals(pool, &[call]).await?.pop())
+}
+
+/// The requests of those of these calls that are there, in no order. A request may have 256 KiB, so ask for a hundred at most.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn originals(pool: &PgPool, calls: &[CallId]) -> Result<Vec<Original>, StoreError> {
+    let ids: Vec<Uuid> = calls.iter().map(|call| call.0).collect();
     sqlx::query_as(
-        "SELECT state, effect, tenant, tool, args::text AS args, session, run, priority, language, meta::text AS meta, sensitive
-         FROM toolfleet.calls WHERE call_id = $1",
+        "SELECT call_id, state, effect, tenant, tool, args::text AS args, session, run, priority, language, meta::text AS meta, \
+                sensitive
+         FROM toolfleet.calls WHERE call_id = ANY($1)",
     )
-    .bind(call.0)
-    .fetch_optional(pool)
+    .bind(ids)
+    .fetch_all(pool)
     .await
     .map_err(|error| StoreError::from_sqlx("read a call", error))
 }

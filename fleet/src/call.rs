@@ -102,6 +102,16 @@ words! {
 }
 
 words! {
+    /// Who settled a call that was in doubt.
+    SettledBy {
+        /// A person.
+        Person = "person",
+        /// Its probe.
+        Probe = "probe",
+    }
+}
+
+words! {
     /// What is known about the effect after the call.
     EffectKnown {
         /// There is none: a read, or a refusal at the door.

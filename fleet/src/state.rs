@@ -9,6 +9,8 @@
 //!               expired / cancelled / failed                                     attempt answers late)
 //! ```
 //!
+//! A doubt that a person abandons is `failed` too: nobody will ever know its effect, and nothing else follows from it.
+//!
 //! Two rules matter more than the picture. No path leads from `in_doubt` back to `queued`: a call that may have had its effect
 //! never runs again. And nothing leads out of a terminal state: a call has one outcome, for ever.
 //!

@@ -200,6 +200,7 @@ fn envelope(call: CallId) -> Envelope {
             queued_ms: 2,
             run_ms: 5,
         }),
+        settled_by: None,
     }
 }
 

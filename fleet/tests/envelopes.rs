@@ -514,5 +514,6 @@ fn ended(state: State, effect: EffectKnown, error: ErrorBody) -> Envelope {
             queued_ms: 2,
             run_ms: 30,
         }),
+        settled_by: None,
     }
 }

@@ -78,6 +78,7 @@ fn envelope(call: CallId) -> Envelope {
         attempts: 1,
         replayed: false,
         timing: None,
+        settled_by: None,
     }
 }
 

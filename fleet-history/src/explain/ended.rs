@@ -65,6 +65,9 @@ fn on(last: &Last) -> String {
     worker.map_or_else(String::new, |worker| format!(" on worker {worker}"))
 }
 
+/// The reason in the history for a doubt that a person abandoned.
+const ABANDONED: &str = "settled_abandoned";
+
 /// It was in doubt, and a person, a probe or the attempt's own late answer settled it.
 fn settled(facts: &Facts, history: &EndedFacts) -> Explanation {
     let last = &facts.last;
@@ -76,11 +79,13 @@ fn settled(facts: &Facts, history: &EndedFacts) -> Explanation {
         };
         format!(" since {} ({why})", instant(doubt.at))
     });
+    let is_abandoned = last.reason == ABANDONED;
     let found = match facts.state {
-        State::Succeeded => "as applied",
-        _not_applied => "as not applied",
+        State::Succeeded => "settled as applied",
+        _failed if is_abandoned => "abandoned",
+        _not_applied => "settled as not applied",
     };
-    let mut what = format!("it was in doubt{since} and was settled {found} at {at} by {actor}");
+    let mut what = format!("it was in doubt{since} and was {found} at {at} by {actor}");
     if last.by_time_only {
         what.push_str(", by time only: something of its attempts may have been alive");
     }
@@ -90,6 +95,10 @@ fn settled(facts: &Facts, history: &EndedFacts) -> Explanation {
     let next = match facts.state {
         State::Succeeded => {
             "nothing: its effect is there; toolfleet calls show has what was recorded as its result"
+                .to_owned()
+        }
+        _failed if is_abandoned => {
+            "nothing: whether its effect is there will never be known, so it is not made again"
                 .to_owned()
         }
         _not_applied => format!("ask whether it is still wanted; then {AGAIN}"),

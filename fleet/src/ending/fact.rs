@@ -55,9 +55,20 @@ pub enum Fact<'a> {
     },
     /// It is in doubt, and a person or a probe found out whether the effect happened. Decided by `toolfleet.settle`.
     Settled {
-        /// Whether the effect happened.
-        applied: bool,
+        /// What was found: it happened, it did not, or nobody will ever know.
+        found: Found,
     },
+}
+
+/// What became of a doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// The effect happened.
+    Applied,
+    /// It did not, and will not.
+    NotApplied,
+    /// Nobody will ever know.
+    Nothing,
 }
 
 impl Ending {
@@ -137,13 +148,20 @@ pub fn decide(fact: &Fact<'_>, known: &Known) -> (EndingKind, &'static str) {
             let kind = unrun(&failure, Happened::Cancelled, EffectKnown::None, known);
             (kind, Code::Cancelled.as_str())
         }
-        Fact::Settled { applied } => {
-            let (happened, effect, reason) = if applied {
-                let happened = Happened::SettledApplied;
-                (happened, EffectKnown::Applied, "settled_applied")
-            } else {
-                let happened = Happened::SettledNotApplied;
-                (happened, EffectKnown::NotApplied, "settled_not_applied")
+        Fact::Settled { found } => {
+            let (happened, effect, reason) = match found {
+                Found::Applied => {
+                    let happened = Happened::SettledApplied;
+                    (happened, EffectKnown::Applied, "settled_applied")
+                }
+                Found::NotApplied => {
+                    let happened = Happened::SettledNotApplied;
+                    (happened, EffectKnown::NotApplied, "settled_not_applied")
+                }
+                Found::Nothing => {
+                    let happened = Happened::Abandoned;
+                    (happened, EffectKnown::Unknown, "settled_abandoned")
+                }
             };
             // The function adds the words of the error, and the result that was found.
             let decision = Decision::by(State::InDoubt, happened, effect, None);

@@ -25,7 +25,7 @@ mod lost;
 mod fact;
 
 pub use self::{
-    fact::{Fact, after_lost_writes, decide},
+    fact::{Fact, Found, after_lost_writes, decide},
     lost::LostAttempt,
     record::{EndedAttempt, Ending, EndingKind, Guard, Moved},
     table::{Decision, Happened, Words},

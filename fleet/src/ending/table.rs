@@ -24,6 +24,8 @@ pub enum Happened {
     SettledApplied,
     /// It was in doubt, and the effect turned out not to have happened.
     SettledNotApplied,
+    /// It was in doubt, and nobody will ever know whether the effect happened.
+    Abandoned,
 }
 
 /// The words for it. What is known of the effect depends on the call as well.
@@ -48,7 +50,9 @@ impl Happened {
             Self::Cancelled => (Move::Cancel, CallOutcome::SystemError, Source::Error),
             Self::Expired => (Move::Expire, CallOutcome::SystemError, Source::Error),
             Self::SettledApplied => (Move::Succeed, CallOutcome::Success, Source::Settled),
-            Self::SettledNotApplied => (Move::Fail, CallOutcome::SystemError, Source::Settled),
+            Self::SettledNotApplied | Self::Abandoned => {
+                (Move::Fail, CallOutcome::SystemError, Source::Settled)
+            }
         };
         Words {
             event,

@@ -117,7 +117,9 @@ fn with_all_facts(mut look: impl FnMut(&str, &Fact<'_>)) {
         look("expired", &expired);
         let attempts = i32::from(flag);
         look("withdrawn", &Fact::Withdrawn { attempts });
-        look("settled", &Fact::Settled { applied: flag });
+    }
+    for found in [Found::Applied, Found::NotApplied, Found::Nothing] {
+        look("settled", &Fact::Settled { found });
     }
 }
 
@@ -160,7 +162,14 @@ fn every_fact_is_a_legal_move_whose_words_agree() {
                     assert_eq!(error.is_none(), worked || settled, "{what}");
                     let live = matches!(outcome, CallOutcome::Success | CallOutcome::BusinessError);
                     assert_eq!(source == Source::Live, live && !settled, "{what}");
-                    assert!(effect != EffectKnown::Unknown, "{what}");
+                    // Of one thing alone that is over nobody knows whether it happened.
+                    let abandoned = matches!(
+                        fact,
+                        Fact::Settled {
+                            found: Found::Nothing
+                        }
+                    );
+                    assert_eq!(effect == EffectKnown::Unknown, abandoned, "{what}");
                     assert!(degraded.is_none(), "{what}");
                 }
             }
@@ -194,8 +203,8 @@ fn what_happened_has_the_words_of_the_contract() {
         obstacle: None,
         waited_too_long: false,
     };
-    let (withdrawn, settled) = (Fact::Withdrawn { attempts: 0 }, |applied| Fact::Settled {
-        applied,
+    let (withdrawn, settled) = (Fact::Withdrawn { attempts: 0 }, |found| Fact::Settled {
+        found,
     });
     for (fact, effect, expected) in [
         (
@@ -242,9 +251,18 @@ fn what_happened_has_the_words_of_the_contract() {
         ),
         (withdrawn, Read, "cancelled system_error error none"),
         (withdrawn, Once, "cancelled system_error error not_applied"),
-        (settled(true), Once, "succeeded success settled applied"),
         (
-            settled(false),
+            settled(Found::Applied),
+            Once,
+            "succeeded success settled applied",
+        ),
+        (
+            settled(Found::Nothing),
+            Once,
+            "failed system_error settled unknown",
+        ),
+        (
+            settled(Found::NotApplied),
             Once,
             "failed system_error settled not_applied",
         ),

@@ -24,7 +24,7 @@ pub enum DecisionError {
 impl DecisionError {
     /// Sorts an error that a function of the ledger raised: invalid data (class 22, or nested too deep), or an error of the
     /// server.
-    fn from_sqlx(doing: &'static str, source: sqlx::Error) -> Self {
+    pub(super) fn from_sqlx(doing: &'static str, source: sqlx::Error) -> Self {
         match &source {
             sqlx::Error::Database(raised)
                 if raised

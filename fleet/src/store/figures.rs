@@ -59,6 +59,27 @@ pub async fn figures(pool: &PgPool) -> Result<LedgerFigures, StoreError> {
     Ok(figures)
 }
 
+/// The most dead letters that are counted, which bounds what counting costs.
+pub const DEAD_LETTERS_MAX: i64 = 100_000;
+
+/// How many dead letters there are; of more than [`DEAD_LETTERS_MAX`] that many.
+///
+/// It reads the errors of the whole history, so a caller rests between two readings.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn dead_letters(pool: &PgPool) -> Result<u64, StoreError> {
+    let counting = sqlx::query_scalar(
+        "SELECT count(*) FROM (SELECT FROM toolfleet.dead_letters LIMIT $1) letters",
+    )
+    .bind(DEAD_LETTERS_MAX);
+    let letters: i64 = listen(counting.fetch_one(pool))
+        .await
+        .map_err(|error| StoreError::from_sqlx("count dead letters", error))?;
+    Ok(u64::try_from(letters).unwrap_or(0))
+}
+
 /// State, queue, calls, those of them that are held and that wait for a pause, and the oldest's age in seconds.
 type StateRow = (String, String, i64, i64, i64, Option<f64>);
 

@@ -14,7 +14,7 @@ use super::{
     statement::{LEFT_MS, left, put_together},
 };
 use crate::{
-    call::{Language, State},
+    call::{Language, SettledBy, State},
     ending::Decision,
     ids::{AttemptId, CallId, Label},
     telemetry::metrics,
@@ -110,6 +110,8 @@ pub struct EndedCall {
     pub by: String,
     /// When.
     pub at: OffsetDateTime,
+    /// Who settled it, where it was in doubt.
+    pub settled_by: Option<SettledBy>,
     decision: Decision,
     timing: Timing,
 }
@@ -289,6 +291,7 @@ fn read_state(row: &PgRow) -> Result<CallState, sqlx::Error> {
                 attempt: attempt()?,
                 by: row.try_get("actor")?,
                 at: row.try_get("decided_at")?,
+                settled_by: parsed_if_any(row, "settled_by")?,
                 decision: Decision {
                     state,
                     outcome: parsed(row, "outcome")?,
@@ -387,12 +390,12 @@ impl CallRow {
     ///
     /// The row contains something that this version does not know.
     pub fn envelope(&self, replayed: bool) -> Result<Option<Envelope>, StoreError> {
-        let (decision, timing) = match &self.state {
+        let (decision, timing, settled_by) = match &self.state {
             CallState::Queued { .. } | CallState::Running { .. } | CallState::AwaitingClient => {
                 return Ok(None);
             }
-            CallState::InDoubt(doubtful) => (&doubtful.decision, doubtful.timing),
-            CallState::Ended(ended) => (&ended.decision, ended.timing),
+            CallState::InDoubt(doubtful) => (&doubtful.decision, doubtful.timing, None),
+            CallState::Ended(ended) => (&ended.decision, ended.timing, ended.settled_by),
         };
         let decided = DecidedCall {
             call_id: self.call_id,
@@ -408,6 +411,7 @@ impl CallRow {
             envelope.map_err(|error| StoreError::unreadable("read a finished call", error))?;
         Ok(Some(Envelope {
             replayed,
+            settled_by,
             ..envelope
         }))
     }

@@ -19,6 +19,8 @@ words! {
         Applied = "applied",
         /// It did not, and will not.
         NotApplied = "not_applied",
+        /// Nobody will ever know. Only a person says so.
+        Abandoned = "abandoned",
     }
 }
 

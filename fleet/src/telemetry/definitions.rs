@@ -169,6 +169,8 @@ definitions! {
         "Slots of the queue's live workers, from Postgres; one that pulls several queues counts in equal parts");
     IN_DOUBT = gauge("toolfleet.in_doubt", "{call}", &[],
         "Calls in doubt, from Postgres");
+    DEAD_LETTERS = gauge("toolfleet.dead.letters", "{call}", &[],
+        "Calls that failed by the system and were neither retried nor discarded, from Postgres; at most 100,000 are counted");
     QUARANTINES = gauge("toolfleet.quarantines", "{loss}", &[],
         "Times that Postgres was found to have lost writes, from Postgres");
     OLDEST_SNAPSHOT = gauge("toolfleet.oldest.snapshot", "s", &[],

@@ -41,6 +41,8 @@ pub struct LedgerFigures {
     pub breakers_open: u64,
     /// Calls in doubt.
     pub in_doubt: u64,
+    /// Dead letters, at most [`DEAD_LETTERS_MAX`](crate::store::figures::DEAD_LETTERS_MAX); `None`: they were not counted.
+    pub dead_letters: Option<u64>,
     /// How often lost writes were found and acted on.
     pub quarantines: u64,
     /// The age of the oldest snapshot that keeps vacuum from freeing rows.
@@ -115,6 +117,11 @@ pub(super) fn observe(meter: &Meter, figures: &Arc<Figures>) {
     });
     count(define::IN_DOUBT, |figures, gauge| {
         gauge.observe(figures.in_doubt, &[]);
+    });
+    count(define::DEAD_LETTERS, |figures, gauge| {
+        if let Some(letters) = figures.dead_letters {
+            gauge.observe(letters, &[]);
+        }
     });
     count(define::QUARANTINES, |figures, gauge| {
         gauge.observe(figures.quarantines, &[]);

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
 use crate::{
-    call::{CallOutcome, EffectKnown, Language, Source, State},
+    call::{CallOutcome, EffectKnown, Language, SettledBy, Source, State},
     ending::Decision,
     ids::CallId,
     outcome::ToolFailure,
@@ -63,6 +63,9 @@ pub struct Envelope {
     pub replayed: bool,
     /// How long it took; `null` for a refusal.
     pub timing: Option<Timing>,
+    /// Who settled it, where it was in doubt; absent from others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled_by: Option<SettledBy>,
 }
 
 /// A decided call as the ledger has it; what was changed in its arguments is JSON text.
@@ -119,6 +122,7 @@ impl DecidedCall {
             attempts: self.attempts,
             replayed: false,
             timing: Some(self.timing),
+            settled_by: None,
         })
     }
 }
@@ -243,6 +247,7 @@ impl Envelope {
             attempts: 0,
             replayed: false,
             timing: None,
+            settled_by: None,
         }
     }
 

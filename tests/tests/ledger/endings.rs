@@ -3,8 +3,8 @@
 use fleet::{
     call::{CallOutcome, Effect, EffectKnown, Language, Source, State},
     ending::{
-        Decision, EndedAttempt, Ending, EndingKind, Fact, Guard, Known, Tries, after_lost_writes,
-        decide,
+        Decision, EndedAttempt, Ending, EndingKind, Fact, Found, Guard, Known, Tries,
+        after_lost_writes, decide,
     },
     ids::{AttemptId, CallId},
     manifest::RetryPolicy,
@@ -177,7 +177,11 @@ async fn a_settled_call_ends_as_the_code_says() {
     let mut ledger = Ledger::fresh().await;
     let worker = ledger.worker().await;
     for effect in [Effect::Idempotent, Effect::Once] {
-        for finding in [SettledAs::Applied, SettledAs::NotApplied] {
+        for (finding, found) in [
+            (SettledAs::Applied, Found::Applied),
+            (SettledAs::NotApplied, Found::NotApplied),
+            (SettledAs::Abandoned, Found::Nothing),
+        ] {
             let call = accepted(&ledger, effect, Language::En).await;
             let attempt = worker.claims(call).await;
             ledger.ends(doubted(call, attempt)).await;
@@ -195,20 +199,24 @@ async fn a_settled_call_ends_as_the_code_says() {
             };
             let settling = settle::settle(&ledger.database.pool, &settlement).await;
             let verdict = settling.unwrap();
-            let applied = finding == SettledAs::Applied;
             let expected = decided(
-                &Fact::Settled { applied },
+                &Fact::Settled { found },
                 &known(effect, Language::En, false),
             );
             let stored = stored(&ledger, call).await;
             let code = stored.error.as_ref().map(|error| error.code.as_str());
-            assert_eq!(code, (!applied).then_some("not_applied"), "{verdict:?}");
+            let expected_code = match found {
+                Found::Applied => None,
+                Found::NotApplied => Some("not_applied"),
+                Found::Nothing => Some("in_doubt"),
+            };
+            assert_eq!(code, expected_code, "{verdict:?}");
             // The function has the words.
             let stored = Cell {
                 error: None,
                 ..stored
             };
-            assert_eq!(stored, expected, "{effect}, applied: {applied}");
+            assert_eq!(stored, expected, "{effect}, {finding}");
         }
     }
 }

@@ -23,6 +23,7 @@ mod views;
 
 mod cancel;
 mod controls;
+mod marks;
 mod modes;
 mod settle;
 

@@ -129,6 +129,60 @@ async fn a_day_stays_while_a_key_into_it_names_a_call_that_is_nowhere() {
 }
 
 #[tokio::test]
+async fn marks_and_names_of_bulk_retries_go_with_the_day_of_their_calls() {
+    let ledger = Ledger::fresh().await;
+    let pool = &ledger.database.pool;
+    add_day(pool, OLD).await;
+    let (old, young) = (id_of(pool, OLD).await, id_of(pool, 0).await);
+    for call in [old, young] {
+        finished(pool, call, None, 0).await;
+        sqlx::query("SELECT toolfleet.mark_calls(ARRAY[$1], 'retried', 'ann', NULL, ARRAY[$1])")
+            .bind(call.0)
+            .execute(pool)
+            .await
+            .unwrap();
+        sqlx::query(
+            "INSERT INTO toolfleet.bulk_retries (name, filter, since, until, newest, actor) \
+             VALUES ($1::text, '{}', now(), now(), $1, 'ann')",
+        )
+        .bind(call.0)
+        .execute(pool)
+        .await
+        .unwrap();
+    }
+    assert_eq!(kept(&ledger, RETENTION).await, (0, 1));
+    for table in [
+        "SELECT call_id FROM toolfleet.call_marks",
+        "SELECT newest FROM toolfleet.bulk_retries",
+    ] {
+        let left: Vec<Uuid> = sqlx::query_scalar(table).fetch_all(pool).await.unwrap();
+        assert_eq!(left, [young.0], "{table}");
+    }
+}
+
+#[tokio::test]
+async fn a_day_stays_while_it_has_an_abandoned_call() {
+    let ledger = Ledger::fresh().await;
+    let pool = &ledger.database.pool;
+    add_day(pool, OLD).await;
+    let call = id_of(pool, OLD).await;
+    finished(pool, call, None, 0).await;
+    sqlx::query(
+        "INSERT INTO toolfleet.call_marks (call_id, what, actor, role) VALUES ($1, 'abandoned', 'ann', 'ann')",
+    )
+    .bind(call.0)
+    .execute(pool)
+    .await
+    .unwrap();
+    assert_eq!(kept(&ledger, RETENTION).await, (0, 0));
+    let listed: i64 = sqlx::query_scalar("SELECT count(*) FROM toolfleet.abandoned")
+        .fetch_one(pool)
+        .await
+        .unwrap();
+    assert_eq!(listed, 1);
+}
+
+#[tokio::test]
 async fn a_key_taken_over_survives_the_day_of_its_old_call() {
     let ledger = Ledger::fresh().await;
     let pool = &ledger.database.pool;

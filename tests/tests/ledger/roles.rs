@@ -323,6 +323,26 @@ const MATRIX: &[(&str, &str)] = &[
     ("mdor", "SELECT * FROM toolfleet.controls"),
     ("mor", "SELECT * FROM toolfleet.control_log"),
     ("mdor", "SELECT * FROM toolfleet.breakers"),
+    ("mdor", "SELECT count(*) FROM toolfleet.dead_letters"),
+    ("mor", "SELECT * FROM toolfleet.marks"),
+    ("mor", "SELECT * FROM toolfleet.abandoned"),
+    // Marks of calls that are over: nothing but the function makes one, and nothing takes one back.
+    (
+        "mo",
+        "SELECT toolfleet.mark_calls(ARRAY[{over}]::uuid[], 'retried', 'me', NULL, ARRAY[gen_random_uuid()])",
+    ),
+    ("mo", "SELECT * FROM toolfleet.call_marks"),
+    (
+        "m",
+        "INSERT INTO toolfleet.call_marks (call_id, what, actor, role) VALUES ({over}, 'discarded', 'me', 'me')",
+    ),
+    ("", "TRUNCATE toolfleet.call_marks"),
+    (
+        "mo",
+        "INSERT INTO toolfleet.bulk_retries (name, filter, since, until, newest, actor) \
+             VALUES ('monday', '{}', now(), now(), {over}, 'me')",
+    ),
+    ("m", "UPDATE toolfleet.bulk_retries SET filter = ''"),
     // The server.
     ("m", "SET ROLE toolfleet_migrate"),
     ("do", "SET ROLE pg_read_all_stats"),

@@ -130,7 +130,7 @@ async fn applied_settles_a_doubt_at_once_and_is_told_whole() {
         (&json!("in_doubt"), &json!("ann"), &json!("settled_applied"))
     );
     // Beside what was said stands the role that Postgres knows.
-    let details = json!({"note": "it is on the account", "worker_fenced": false, "by_time_only": false,
+    let details = json!({"note": "it is on the account", "settled_by": "person", "worker_fenced": false, "by_time_only": false,
         "role": ledger.database.user()});
     assert_eq!(
         (&event["revision"], &event["details"]),
@@ -423,7 +423,7 @@ async fn what_makes_no_sense_is_refused_and_changes_nothing() {
         outcome
             .unwrap_err()
             .to_string()
-            .contains("applied or not_applied")
+            .contains("applied, not_applied or abandoned")
     );
     assert_eq!(ledger.state(call).await, State::InDoubt);
 }
@@ -649,4 +649,81 @@ async fn in_doubt(ledger: &Ledger, worker: &Worker, count: usize) -> Vec<(CallId
         (call, attempt)
     });
     join_all(doubting).await
+}
+
+fn abandoned(call: CallId) -> Settlement<'static> {
+    Settlement {
+        finding: SettledAs::Abandoned,
+        ..not_applied(call)
+    }
+}
+
+#[tokio::test]
+async fn a_person_abandons_what_nobody_can_fence_and_nothing_else_of_it_changes() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let call = ledger.accepted(new_call()).await;
+    let attempt = worker.claims(call).await;
+    ledger.ends(lost(call, attempt)).await;
+    let far = "UPDATE toolfleet.open_calls SET attempt_until = now() + interval '1 hour' WHERE call_id = $1";
+    ledger.meddle(call, far).await;
+    assert_eq!(says(&ledger, &abandoned(call)).await, "too_early");
+    let past = "UPDATE toolfleet.open_calls SET attempt_until = now() - interval '1 second' WHERE call_id = $1";
+    ledger.meddle(call, past).await;
+    assert_eq!(says(&ledger, &not_applied(call)).await, "worker_not_fenced");
+    // A result of what nobody knows, and a probe that gives up.
+    let probe = CallId::generate();
+    let asks = "UPDATE toolfleet.open_calls SET probe_id = $2 WHERE call_id = $1";
+    sqlx::query(asks)
+        .bind(call.0)
+        .bind(probe.0)
+        .execute(&ledger.database.pool)
+        .await
+        .unwrap();
+    let by_probe = format!("probe {probe}");
+    for wrong in [
+        Settlement {
+            result: Some(DONE),
+            ..abandoned(call)
+        },
+        Settlement {
+            actor: &by_probe,
+            ..abandoned(call)
+        },
+        Settlement {
+            note: " ",
+            ..abandoned(call)
+        },
+    ] {
+        let refused = settle::settle(&ledger.database.pool, &wrong).await;
+        assert!(
+            matches!(refused, Err(DecisionError::Invalid(_))),
+            "{refused:?}"
+        );
+    }
+
+    assert_eq!(says(&ledger, &abandoned(call)).await, "settled failed");
+    assert_eq!(
+        says(&ledger, &abandoned(call)).await,
+        "settled before failed"
+    );
+    for other in [applied(call), not_applied(call)] {
+        assert_eq!(says(&ledger, &other).await, "conflict failed ann");
+    }
+    let event = last_event(&ledger.database, call).await;
+    assert_eq!(
+        (
+            &event["reason"],
+            &event["details"]["settled_by"],
+            &event["details"]["worker_fenced"]
+        ),
+        (&json!("settled_abandoned"), &json!("person"), &json!(false))
+    );
+    let listed: Vec<(String, String)> =
+        sqlx::query_as("SELECT actor, note FROM toolfleet.abandoned WHERE call_id = $1")
+            .bind(call.0)
+            .fetch_all(&ledger.database.pool)
+            .await
+            .unwrap();
+    assert_eq!(listed.len(), 1, "of attempt {attempt}");
 }

@@ -20,6 +20,7 @@ mod brakes;
 mod bulk;
 mod client_library;
 mod clients;
+mod dead_letters;
 mod sensitive;
 
 mod idempotency;

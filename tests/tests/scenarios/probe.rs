@@ -91,6 +91,10 @@ async fn a_charge_whose_answer_was_lost_is_found_and_told() {
         .wait()
         .await;
     assert_eq!(replayed["source"], "settled");
+    assert_eq!(
+        (&replayed["settled_by"], &row["settled_by"]),
+        (&json!("probe"), &json!("probe"))
+    );
     assert_eq!((witness.asked("c1"), witness.applied("c1")), (1, 1));
     invariants::hold(&fleet, &witness).await;
 }

@@ -269,3 +269,74 @@ fn refused(answer: &Answer, code: &str, number: &str) {
     let told = headers.get("Nats-Service-Error-Code").unwrap();
     assert_eq!(told.as_str(), number);
 }
+
+#[tokio::test]
+async fn an_abandoned_doubt_is_out_of_the_inbox_and_its_key_answers_for_ever() {
+    let witness = Witness::start().await;
+    let tool = witness.tool("charge", "once") + "timeout: 300ms\n";
+    let fleet = Fleet::start(Spec::with([tool]).dispatchers(2)).await;
+    witness.always("a", Reply::DoneThenHang);
+    let submission = fleet.submit("charge", &json!({"what": "a"})).key("k");
+    let doubt = submission.clone().wait().await;
+    assert_eq!(doubt["state"], "in_doubt");
+    let call = doubt.call_id();
+
+    let body = settlement(call, "abandoned", &json!({}));
+    // Its attempt's own time has to be over first.
+    let mut settled = fleet.ask(SETTLE, &body).await;
+    until_so("its time to be over", async || {
+        if settled.code() == "conflict" {
+            settled = fleet.ask(SETTLE, &body).await;
+        }
+        settled.code() != "conflict"
+    })
+    .await;
+    for (field, value) in [
+        ("state", "failed"),
+        ("outcome", "system_error"),
+        ("source", "settled"),
+        ("effect", "unknown"),
+        ("settled_by", "person"),
+    ] {
+        assert_eq!(settled[field], value, "{}", *settled);
+    }
+    assert_eq!(settled["error"]["suggestion"], "do_not_repeat");
+    assert_eq!(settled["error"]["details"]["abandoned"], true);
+    assert_eq!(
+        fleet.count("SELECT count(*) FROM toolfleet.in_doubt").await,
+        0
+    );
+    assert_eq!(
+        fleet
+            .count("SELECT count(*) FROM toolfleet.abandoned")
+            .await,
+        1
+    );
+    assert_eq!(
+        fleet
+            .count("SELECT count(*) FROM toolfleet.dead_letters")
+            .await,
+        0
+    );
+
+    // Long after the key of any other call would have lapsed.
+    for lapse in [
+        "ALTER TABLE toolfleet.finished_calls DISABLE TRIGGER insert_only",
+        "UPDATE toolfleet.finished_calls SET key_retention_ms = 0, finished_at = finished_at - interval '400 days'",
+        "ALTER TABLE toolfleet.finished_calls ENABLE TRIGGER insert_only",
+    ] {
+        fleet.sql(lapse).await;
+    }
+    for _ in 0..2 {
+        let replay = submission.clone().wait().await;
+        assert_eq!(replay["replayed"], true);
+        assert_eq!(replay.first_bytes().as_bytes(), settled.bytes);
+    }
+    let different = fleet
+        .ask(SETTLE, &settlement(call, "applied", &json!({})))
+        .await;
+    assert_eq!(different.code(), "conflict", "{}", *different);
+    let again = fleet.ask(SETTLE, &body).await;
+    assert_eq!(again.bytes, settled.bytes);
+    assert_eq!(witness.applied("a"), 1);
+}

@@ -32,7 +32,12 @@ pub(super) async fn writer(url: &SecretString) -> anyhow::Result<PgConnection> {
 
 /// A connection for reading the views.
 pub(super) async fn reader(store: &StoreArgs) -> anyhow::Result<PgPool> {
-    let postgres = postgres(&store.database_url)?;
+    reader_of(&store.database_url).await
+}
+
+/// The same for a URL.
+pub(super) async fn reader_of(url: &SecretString) -> anyhow::Result<PgPool> {
+    let postgres = postgres(url)?;
     match known_schema(&postgres).await {
         // A role that may only read the views, as in docs/history.md. The views are a promise, whatever the schema is.
         Err(StoreError::Refused { source, .. }) if is_denied(&source) => {}

@@ -40,6 +40,8 @@ mod children;
 mod connect;
 mod destinations;
 mod given;
+mod holds;
+mod progress;
 mod words;
 
 mod json;

@@ -28,6 +28,8 @@ use crate::dev::DATA_FOLDER;
 const CLIENTS: [&str; 7] = [
     "bench", "call", "calls", "control", "doctor", "tools", "workers",
 ];
+/// Commands that need a database for many calls alone, and say so themselves.
+const FOR_MANY: [(&str, &str); 2] = [("calls", "cancel"), ("calls", "settle")];
 const DATABASE: &str = "database_url";
 const NATS: &str = "nats_url";
 const TOOLS: &str = "tool_database_url";
@@ -180,8 +182,9 @@ fn wanted(lenient: &Command, matches: &ArgMatches) -> Option<Wanted> {
         source == Some(ValueSource::CommandLine)
     };
     let given = is_given(DATABASE) || is_given(NATS);
-    let database = has(DATABASE);
-    ((database || has(NATS)) && !given).then_some(Wanted { database })
+    let for_many = FOR_MANY.contains(&(name, command.get_name()));
+    let database = has(DATABASE) && !for_many;
+    ((has(DATABASE) || has(NATS)) && !given).then_some(Wanted { database })
 }
 
 /// Changes every argument of every client command.
@@ -228,6 +231,8 @@ mod tests {
         };
         for (line, expected) in [
             ("toolfleet calls list", Some(true)),
+            ("toolfleet calls cancel --tool look", Some(false)),
+            ("toolfleet calls discard --note x", Some(true)),
             ("toolfleet control log", Some(true)),
             ("toolfleet control pause --tool look --note x", Some(true)),
             ("toolfleet doctor", Some(true)),

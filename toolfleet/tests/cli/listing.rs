@@ -6,7 +6,10 @@ use fleet::{
     store::{migrate::migrate, session},
     wire::code::Code,
 };
-use fleet_history::calls::{Filter, calls, write};
+use fleet_history::{
+    calls::{calls, write},
+    filter::Filter,
+};
 use sqlx::{Connection, PgConnection, PgPool, QueryBuilder};
 use tempfile::TempDir;
 use time::{Duration, OffsetDateTime, macros::format_description};
@@ -166,6 +169,7 @@ async fn every_combination_of_filters_lists_the_calls_for_which_all_hold() {
                 tenant: label("t-1").filter(|_| has(5)),
                 state: Some(State::Failed).filter(|_| has(6)),
                 limit,
+                ..Filter::default()
             };
             let expected: Vec<Uuid> = stored
                 .iter()

@@ -224,6 +224,11 @@ fn what_ended_says_why_and_what_can_be_done() {
         ),
         ("settled as not applied", settled(&json!({}))),
         (
+            "abandoned",
+            settled(&json!({"error_code": "in_doubt",
+                "last": {"reason": "settled_abandoned", "note": "the bank keeps no list"}})),
+        ),
+        (
             "settled by time only",
             settled(&json!({"last": {"by_time_only": true}})),
         ),

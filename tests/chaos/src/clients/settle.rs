@@ -16,6 +16,8 @@ use crate::{effects::Executor, history::Op};
 
 /// How many of a hundred calls in doubt are left so.
 const LEFT: u64 = 30;
+/// How many of a hundred that nobody looks into are abandoned.
+const ABANDONED: u64 = 50;
 /// How often one is looked at, or its settlement tried, before it is left after all.
 const LOOKS: u32 = 4;
 /// How long between two looks: what was on its way arrives within it.
@@ -28,6 +30,9 @@ impl Client {
             return;
         };
         let left = call.below(self.desk.seed, "left in doubt", 100) < LEFT;
+        if left && call.below(self.desk.seed, "abandoned", 100) < ABANDONED {
+            return self.abandon(call, &id).await;
+        }
         let Some(marks) = self.marks.as_ref().filter(|_| !left && is_seen(call)) else {
             return;
         };
@@ -45,6 +50,19 @@ impl Client {
                 }
             }
             before = finding;
+            self.desk.pause(BETWEEN).await;
+        }
+    }
+
+    /// Says of a call in doubt that nobody will ever know.
+    async fn abandon(&self, call: &Call, id: &str) {
+        for _ in 0..LOOKS {
+            match self.settle(call, id, "abandoned").await {
+                Some(answer) if may_be_settled_later(&answer) => {}
+                Some(_) => return,
+                None if self.desk.stop.is_cancelled() => return,
+                None => {}
+            }
             self.desk.pause(BETWEEN).await;
         }
     }

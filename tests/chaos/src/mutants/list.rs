@@ -456,7 +456,7 @@ pub static ALL: &[Mutant] = &[
         sight: Rare,
         planting: Some(Planting::Function {
             name: "toolfleet.settle",
-            find: "IF NOT fenced AND NOT settle.by_time_only THEN",
+            find: "IF settle.outcome = 'not_applied' AND NOT fenced AND NOT settle.by_time_only THEN",
             replace: "IF false THEN",
         }),
         ..NONE

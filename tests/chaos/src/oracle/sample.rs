@@ -321,6 +321,7 @@ pub(crate) fn everything_happened() -> Facts {
         for (to, reason) in [
             (State::Succeeded, "settled_applied"),
             (State::Failed, "settled_not_applied"),
+            (State::Failed, "settled_abandoned"),
         ] {
             let actor = actor.to_owned();
             facts.ledger.events.push(Event {

@@ -71,6 +71,8 @@ counters! {
         |case| decided(case, |event| event.reason == "settled_applied" && !event.actor.starts_with("probe "));
     settled_not_applied_by_a_person: "a person settled a doubt as not applied", "view call_events",
         |case| decided(case, |event| event.reason == "settled_not_applied" && !event.actor.starts_with("probe "));
+    abandoned_by_a_person: "a person gave up finding out what became of a doubt", "view call_events",
+        |case| decided(case, |event| event.reason == "settled_abandoned" && !event.actor.starts_with("probe "));
     settled_applied_by_a_probe: "a probe settled a doubt as applied", "view call_events",
         |case| decided(case, |event| event.reason == "settled_applied" && event.actor.starts_with("probe "));
     settled_not_applied_by_a_probe: "a probe settled a doubt as not applied", "view call_events",

@@ -377,6 +377,7 @@ impl Model {
         let (event, effect) = match finding {
             SettledAs::Applied => (Move::Succeed, EffectKnown::Applied),
             SettledAs::NotApplied => (Move::Fail, EffectKnown::NotApplied),
+            SettledAs::Abandoned => (Move::Fail, EffectKnown::Unknown),
         };
         if let Some(finished) = &self.row.finished {
             let same = finished.source == Source::Settled && finished.effect == effect;
@@ -390,9 +391,9 @@ impl Model {
             if !by_time_only && !self.unknown.iter().all(fenced) {
                 return Verdict::Said("worker_not_fenced", None);
             }
-            if self.until == Some(true) {
-                return Verdict::Said("too_early", None);
-            }
+        }
+        if finding != SettledAs::Applied && self.until == Some(true) {
+            return Verdict::Said("too_early", None);
         }
         // No attempt decided it.
         self.row.attempt = None;

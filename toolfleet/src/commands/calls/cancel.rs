@@ -2,40 +2,72 @@
 
 use std::process::ExitCode;
 
+use anyhow::bail;
 use fleet::{
     config::BusArgs,
-    ids::{CallId, Label},
+    ids::CallId,
     wire::cancel::{CancelAnswer, CancelResult},
 };
+use fleet_history::bulk::BulkVerb;
 
+use super::{
+    bulk::{Bulk, CancelStep, CountOnly, LedgerFlag, ManyFlags, is_bulk},
+    filter::{EndFlags, FilterFlags, WhichCalls, tenant_of_one},
+};
 use crate::commands::{ask::unanswered, connect, json, output};
 
 /// What `calls cancel` is told.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Exit code 1 when the call was over before, cancelled or not, or is in doubt: then nothing is taken back"
+    after_help = "Without a call's id, all calls for which every flag holds are counted, and with --yes taken back one by one \
+                  (docs/dead-letters.md). The tenant of one call is `default` unless --tenant says otherwise.\n\
+                  Exit code 1 when the call was over before, cancelled or not, or is in doubt: then nothing is taken back"
 )]
 pub struct Cancel {
-    /// The call's id, as every envelope has it
-    call_id: CallId,
+    /// The call's id, as every envelope has it; without it, which calls
+    call_id: Option<CallId>,
     /// Why, for the history; at most 2000 characters
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Whose call it is
-    #[arg(long, default_value = "default")]
-    tenant: Label,
+    #[command(flatten)]
+    flags: FilterFlags,
+    #[command(flatten)]
+    ends: EndFlags,
+    #[command(flatten)]
+    bulk: ManyFlags,
+    #[command(flatten)]
+    ledger: LedgerFlag,
     #[command(flatten)]
     bus: BusArgs,
-    /// Print the answer as JSON: `{"call_id", "state", "result"}`, or the envelope of a refusal
+    /// Print the answer as JSON: `{"call_id", "state", "result"}`, or the envelope of a refusal; of many calls what was found and done
     #[arg(long)]
     json: bool,
 }
 
 impl Cancel {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        let which = WhichCalls {
+            flags: self.flags,
+            ends: self.ends,
+        };
+        if is_bulk(self.call_id.as_ref(), &which, &self.bulk)? {
+            let verb = BulkVerb::Cancel;
+            let bulk = Bulk::of(verb, &which, &self.bulk, &self.ledger, self.json).await?;
+            if self.bulk.only_counts() {
+                return bulk.run(&mut CountOnly).await;
+            }
+            let mut step = CancelStep {
+                client: connect::client(&self.bus).await?,
+                reason: self.reason,
+            };
+            return bulk.run(&mut step).await;
+        }
+        let Some(call) = self.call_id else {
+            bail!("no call was named");
+        };
         let client = connect::client(&self.bus).await?;
         let answer = client
-            .cancel(&self.tenant, self.call_id, self.reason.as_deref())
+            .cancel(&tenant_of_one(&which), call, self.reason.as_deref())
             .await
             .map_err(|problem| unanswered(problem, "ask again: that is safe"))?;
         let text = answer.text()?;

@@ -1,7 +1,12 @@
 //! `toolfleet calls`: the history, read from the documented views; and decisions about a call, over NATS.
 
+mod actor;
+mod bulk;
 mod cancel;
+mod dead;
+mod discard;
 mod explain;
+mod filter;
 mod list;
 mod moment;
 mod retry;
@@ -23,12 +28,16 @@ pub enum Calls {
     Show(show::ShowCall),
     /// Say the one reason why a call is not running, or not finished, or how it ended, and what to do
     Explain(Box<explain::Explain>),
-    /// Take a call back: one that waits never runs, one that runs is told to stop
-    Cancel(cancel::Cancel),
-    /// Record what a call in doubt turned out to be
-    Settle(settle::Settle),
-    /// Make a new call with the tool and the arguments of one that is over
-    Retry(retry::Retry),
+    /// Take calls back: one that waits never runs, one that runs is told to stop
+    Cancel(Box<cancel::Cancel>),
+    /// Record what a call in doubt turned out to be, or many
+    Settle(Box<settle::Settle>),
+    /// Make new calls with the tools and the arguments of those that are over
+    Retry(Box<retry::Retry>),
+    /// Group the dead letters, what failed by the system and nobody has dealt with, by tool, code and last error
+    Dead(dead::Dead),
+    /// Give dead letters up
+    Discard(Box<discard::Discard>),
     /// Print every move of every call as it happens, until Ctrl-C
     Tail(tail::Tail),
 }
@@ -49,6 +58,8 @@ impl Calls {
             Self::Cancel(cancel) => cancel.run().await,
             Self::Settle(settle) => settle.run().await,
             Self::Retry(retry) => retry.run().await,
+            Self::Dead(dead) => dead.run().await,
+            Self::Discard(discard) => discard.run().await,
             Self::Tail(tail) => tail.run().await,
         }
     }

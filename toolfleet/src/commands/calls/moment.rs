@@ -27,6 +27,16 @@ impl Moment {
     }
 }
 
+impl Moment {
+    /// What was given, in one spelling.
+    pub(super) fn spelled(self) -> String {
+        match self {
+            Self::At(moment) => format!("{} ns", moment.unix_timestamp_nanos()),
+            Self::Ago(ago) => format!("{} ms ago", ago.as_millis()),
+        }
+    }
+}
+
 impl FromStr for Moment {
     type Err = String;
 

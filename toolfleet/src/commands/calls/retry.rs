@@ -7,12 +7,22 @@ use anyhow::{Context, bail};
 use fleet::{
     call::{Effect, State},
     config::{BusArgs, StoreArgs},
-    ids::{CallId, IdempotencyKey},
+    explain::chain,
+    ids::{CallId, IdempotencyKey, Label},
+    store::marks::{self, CallMark, NewMarks},
     wire::headers::Prefer,
 };
 use fleet_client::{Options, calls::Submission};
-use fleet_history::original::{Original, original};
+use fleet_history::{
+    bulk::BulkVerb,
+    filter::Filter,
+    original::{Original, original},
+};
 
+use super::{
+    bulk::{Bulk, CountOnly, LedgerFlag, ManyFlags, RetryStep, begun_before, is_bulk},
+    filter::{EndFlags, FilterFlags, WhichCalls},
+};
 use crate::commands::{
     ask::{advice, unanswered},
     connect, json, output,
@@ -21,32 +31,99 @@ use crate::commands::{
 
 /// What `calls retry` is told.
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Without a call's id, all calls for which every flag holds are counted, and with --yes made again under keys of \
+                  --name and the old call: the same command again doubles nothing (docs/dead-letters.md)"
+)]
 pub struct Retry {
-    /// The call whose tool, arguments, tenant, session, run, priority, language and meta the new one gets
-    call_id: CallId,
+    /// The call whose tool, arguments, tenant, session, run, priority, language and meta the new one gets; without it, which calls
+    call_id: Option<CallId>,
     /// The new call's idempotency key; a tool that writes once needs one that was never used
     #[arg(long)]
     key: Option<IdempotencyKey>,
     /// Do not wait for the result: print the accepted envelope
     #[arg(long = "async")]
     detach: bool,
+    /// For many calls: what the retry is called, 1 to 64 of A-Z, a-z, 0-9, _ and -; the same name with the same flags goes on
+    /// where it was, and with other flags it is refused
+    #[arg(long, conflicts_with = "call_id")]
+    name: Option<Label>,
+    /// For many calls: also those whose tool said no for a reason of its own
+    #[arg(long, conflicts_with = "call_id")]
+    business: bool,
+    #[command(flatten)]
+    flags: FilterFlags,
+    #[command(flatten)]
+    ends: EndFlags,
+    #[command(flatten)]
+    bulk: ManyFlags,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
     bus: BusArgs,
-    /// Print the envelope on one line
+    /// Print the envelope on one line; of many calls, what was found and done as JSON
     #[arg(long)]
     json: bool,
 }
 
 impl Retry {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        let which = WhichCalls {
+            flags: self.flags.clone(),
+            ends: self.ends.clone(),
+        };
+        match self.call_id {
+            Some(call) if !is_bulk(Some(&call), &which, &self.bulk)? => self.one(call).await,
+            Some(_) | None => self.many(&which).await,
+        }
+    }
+
+    /// Makes many calls again.
+    async fn many(&self, which: &WhichCalls) -> anyhow::Result<ExitCode> {
+        if self.key.is_some() || self.detach {
+            let what = "--key and --async are for one call: many get keys of --name, and nobody waits for them";
+            return Err(UsageError(what.to_owned()).into());
+        }
+        let Some(name) = &self.name else {
+            let what = "a retry of many calls needs a --name, by which the same command again doubles nothing";
+            return Err(UsageError(what.to_owned()).into());
+        };
+        let verb = BulkVerb::Retry {
+            business: self.business,
+        };
+        let ledger = LedgerFlag::of(&self.store);
+        let mut bulk = Bulk::of(verb, which, &self.bulk, &ledger, self.json).await?;
+        let mut spelled = which.spelled();
+        spelled["business"] = self.business.into();
+        let spelled = spelled.to_string();
+        let mut ledger = connect::writer(&self.store.database_url).await?;
+        if let Some(begun) = begun_before(&mut ledger, name, &spelled).await? {
+            bulk.filter = Filter {
+                since: Some(begun.since),
+                until: Some(begun.until),
+                newest: Some(begun.newest),
+                ..bulk.filter
+            };
+        }
+        if self.bulk.only_counts() {
+            return bulk.run(&mut CountOnly).await;
+        }
+        let mut step = RetryStep {
+            client: connect::client(&self.bus).await?,
+            pool: bulk.pool.clone(),
+            ledger,
+            name,
+            spelled,
+            actor: &self.bulk.actor(),
+        };
+        bulk.run(&mut step).await
+    }
+
+    /// Makes one call again, and marks it.
+    async fn one(&self, call: CallId) -> anyhow::Result<ExitCode> {
         let pool = connect::reader(&self.store).await?;
-        let Some(asked) = original(&pool, self.call_id).await? else {
-            bail!(
-                "there is no call {}; its history may have been dropped",
-                self.call_id
-            );
+        let Some(asked) = original(&pool, call).await? else {
+            bail!("there is no call {call}; its history may have been dropped");
         };
         self.check(&asked)?;
         let submission = Submission {
@@ -67,7 +144,29 @@ impl Retry {
                 "this key names that call already, so no new one was made; give a key that was never used"
             );
         }
+        if let Some(new) = head.call_id.filter(|_| !head.is_refused())
+            && let Err(problem) = self.mark(call, new).await
+        {
+            // The call was made, and that is what was asked for.
+            output::warn(&format!(
+                "the old call has no mark that it was made again: {}",
+                chain(problem.as_ref())
+            ));
+        }
         Ok(ExitCode::from(u8::from(head.is_error)))
+    }
+
+    async fn mark(&self, call: CallId, new: CallId) -> anyhow::Result<()> {
+        let mut ledger = connect::writer(&self.store.database_url).await?;
+        let marks = NewMarks {
+            what: CallMark::Retried,
+            actor: &self.bulk.actor(),
+            note: None,
+            bulk_name: None,
+            calls: &[(call, Some(new))],
+        };
+        marks::mark(&mut ledger, &marks).await?;
+        Ok(())
     }
 
     /// Whether a new call may be made from it at all.

@@ -2,46 +2,49 @@
 
 use std::process::ExitCode;
 
-use fleet::{
-    config::BusArgs,
-    ids::{CallId, Label},
-    store::settle::SettledAs,
-};
+use anyhow::bail;
+use fleet::{config::BusArgs, ids::CallId, store::settle::SettledAs};
 use fleet_client::calls::Settling;
-use nix::unistd::{User, geteuid, gethostname};
+use fleet_history::bulk::BulkVerb;
 use serde_json::value::RawValue;
 
+use super::{
+    bulk::{Bulk, CountOnly, LedgerFlag, ManyFlags, SettleStep, is_bulk},
+    filter::{EndFlags, FilterFlags, WhichCalls, tenant_of_one},
+};
 use crate::commands::{ask::unanswered, connect, given, output, usage::UsageError, words::one_of};
 
 /// What `calls settle` is told.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Exit code 1 when it was not settled like this: `conflict`, `worker_not_fenced`, `not_found` (docs/errors)"
+    after_help = "Without a call's id, all doubts for which every flag holds are counted, and with --yes settled one by one, each \
+                  by its own fences (docs/dead-letters.md). The tenant of one call is `default` unless --tenant says otherwise.\n\
+                  Exit code 1 when it was not settled like this: `conflict`, `worker_not_fenced`, `not_found` (docs/errors)"
 )]
 pub struct Settle {
-    /// The call's id, as every envelope has it
-    call_id: CallId,
+    /// The call's id, as every envelope has it; without it, which calls
+    call_id: Option<CallId>,
     /// What was found out
     #[arg(long, value_parser = one_of::<SettledAs>(SettledAs::ALL, SettledAs::as_str))]
     outcome: SettledAs,
     /// How that is known, for the history; at most 2000 characters
     #[arg(long, value_name = "TEXT")]
     note: String,
-    /// Who says so, as the history will have it; user@host without it
-    #[arg(long, value_name = "NAME")]
-    actor: Option<String>,
     /// The tool's answer, if it was found too: the JSON itself, @FILE, or @- for standard input
     #[arg(long, value_name = "JSON|@FILE|@-")]
     result: Option<String>,
     /// Believe that it was not applied although something of its attempts may still be alive; the history will say so
     #[arg(long)]
     by_time_only: bool,
-    /// Whose call it is
-    #[arg(long, default_value = "default")]
-    tenant: Label,
+    #[command(flatten)]
+    flags: FilterFlags,
+    #[command(flatten)]
+    bulk: ManyFlags,
+    #[command(flatten)]
+    ledger: LedgerFlag,
     #[command(flatten)]
     bus: BusArgs,
-    /// Print the envelope on one line
+    /// Print the envelope on one line; of many calls, what was found and done as JSON
     #[arg(long)]
     json: bool,
 }
@@ -52,9 +55,35 @@ impl Settle {
             Some(text) => Some(result(&given::bytes("--result", text)?)?),
             None => None,
         };
-        let actor = self.actor.clone().unwrap_or_else(user_at_host);
+        let actor = self.bulk.actor();
+        let which = WhichCalls {
+            flags: self.flags,
+            ends: EndFlags::default(),
+        };
+        if is_bulk(self.call_id.as_ref(), &which, &self.bulk)? {
+            if result.is_some() {
+                let what = "--result is the answer of one call: many have none in common";
+                return Err(UsageError(what.to_owned()).into());
+            }
+            let verb = BulkVerb::Settle;
+            let bulk = Bulk::of(verb, &which, &self.bulk, &self.ledger, self.json).await?;
+            if self.bulk.only_counts() {
+                return bulk.run(&mut CountOnly).await;
+            }
+            let mut step = SettleStep {
+                client: connect::client(&self.bus).await?,
+                outcome: self.outcome,
+                actor: &actor,
+                note: &self.note,
+                by_time_only: self.by_time_only,
+            };
+            return bulk.run(&mut step).await;
+        }
+        let Some(call_id) = self.call_id else {
+            bail!("no call was named");
+        };
         let settling = Settling {
-            call_id: self.call_id,
+            call_id,
             outcome: self.outcome,
             actor: &actor,
             note: &self.note,
@@ -64,7 +93,7 @@ impl Settle {
         let client = connect::client(&self.bus).await?;
         let advice = "ask again: what is settled like this already is recognised";
         let answer = client
-            .settle(&self.tenant, &settling)
+            .settle(&tenant_of_one(&which), &settling)
             .await
             .map_err(|problem| unanswered(problem, advice))?;
         let (refused, envelope) = (answer.head()?.is_refused(), answer.text()?);
@@ -78,13 +107,6 @@ fn result(bytes: &[u8]) -> Result<Box<RawValue>, UsageError> {
         .map_err(|wrong| UsageError(format!("--result is not JSON: {wrong}")))
 }
 
-fn user_at_host() -> String {
-    let user = User::from_uid(geteuid()).ok().flatten();
-    let user = user.map_or_else(|| geteuid().to_string(), |user| user.name);
-    let host = gethostname().unwrap_or_else(|_unknown| "unknown".into());
-    format!("{user}@{}", host.to_string_lossy())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,10 +116,5 @@ mod tests {
         let sent = result(b" {\"id\": 9007199254740993, \"x\": 1E2} ").unwrap();
         assert_eq!(sent.get(), "{\"id\": 9007199254740993, \"x\": 1E2}");
         assert!(result(b"charged").is_err());
-        let (_user, host) = user_at_host()
-            .split_once('@')
-            .map(|(user, host)| (user.to_owned(), host.to_owned()))
-            .unwrap();
-        assert!(!host.is_empty());
     }
 }

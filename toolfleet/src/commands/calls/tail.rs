@@ -9,7 +9,7 @@ use fleet::{
     ids::{Label, ToolName},
 };
 use fleet_history::{
-    calls::Filter,
+    filter::Filter,
     instant,
     news::{Followed, NewMove, current, moves_since},
 };

@@ -3,7 +3,6 @@
 use std::{fmt::Write as _, time::Duration};
 
 use fleet::{
-    call::Language,
     controls::ArgumentEquals,
     ids::{Label, QueueName, ToolName},
     manifest::format_duration,
@@ -12,7 +11,7 @@ use fleet::{
 use fleet_history::controls::{ListedControl, ListedScope};
 use serde_json::Value;
 
-use crate::commands::plain::plain;
+use crate::commands::{holds::Holds, plain::plain};
 
 /// What calls a pause covers: all that its flags say.
 #[derive(Debug, clap::Args)]
@@ -47,37 +46,6 @@ impl ScopeFlags {
     /// Whether it names nothing.
     pub(super) const fn is_empty(&self) -> bool {
         self.tool.is_none() && self.queue.is_none() && self.tenant.is_none()
-    }
-}
-
-/// A value at a place of the arguments.
-#[derive(Debug, Clone)]
-pub(super) struct Holds {
-    pointer: String,
-    /// Canonical JSON.
-    value: String,
-}
-
-impl std::str::FromStr for Holds {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let split = text.split_once('=');
-        let Some((pointer, value)) = split.filter(|(pointer, _)| pointer.starts_with('/')) else {
-            return Err(
-                "write /pointer=value; a value that is JSON is compared as JSON, else as text"
-                    .to_owned(),
-            );
-        };
-        let value = if serde_json::from_str::<Value>(value).is_ok() {
-            ArgumentEquals::canonical(value)
-        } else {
-            ArgumentEquals::canonical(&Value::from(value).to_string())
-        };
-        Ok(Self {
-            pointer: pointer.to_owned(),
-            value: value.map_err(|problem| problem.told(Language::En).to_owned())?,
-        })
     }
 }
 

@@ -26,6 +26,48 @@ pub(super) fn all() -> Vec<Mistake> {
         Mistake::of("days for a duration", "calls list --until 2d")
             .with("DATABASE_URL", NO_DATABASE),
         Mistake::of(
+            "many calls with nothing but a state",
+            "calls retry --name monday --state failed --yes",
+        )
+        .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of("neither a call nor which calls", "calls discard --note x")
+            .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of(
+            "many calls of moments that contradict",
+            "calls cancel --tool look_up --since 2h --until 3h --yes",
+        )
+        .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of(
+            "no calls a second",
+            "calls discard --tool look_up --note x --per-second 0",
+        )
+        .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of(
+            "a retry of many without a name",
+            "calls retry --tool look_up",
+        )
+        .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of(
+            "a retry of many with one key",
+            "calls retry --tool look_up --name monday --key k",
+        )
+        .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of("a value at no place", "calls list --arg id=7")
+            .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of("a pointer with a bad escape", "calls cancel --arg /a~b=7")
+            .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of(
+            "yes and a dry run",
+            "calls cancel --tool look_up --yes --dry-run",
+        )
+        .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of(
+            "a call and which calls",
+            &format!("calls cancel {ID} --tool look_up"),
+        )
+        .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of("many calls and no ledger", "calls cancel --tool look_up"),
+        Mistake::of(
             "a pause of a place that is no pointer",
             "control pause --tool look_up --where id=7 --note x",
         )

@@ -77,7 +77,9 @@ pub(super) fn state_agrees_with_effect(case: &Case<'_>) -> Vec<Breach> {
         let times = case.applied(call);
         let wrong = match call.state {
             State::Succeeded => times == 0,
-            State::Failed => times > 0 && !came_after_settlement(case, call),
+            State::Failed => {
+                times > 0 && !came_after_settlement(case, call) && !is_abandoned(case, call)
+            }
             State::Cancelled | State::Expired => times > 0,
             State::InDoubt | State::Queued | State::Running | State::AwaitingClient => false,
         };
@@ -93,6 +95,12 @@ pub(super) fn state_agrees_with_effect(case: &Case<'_>) -> Vec<Breach> {
         }
     }
     breaches
+}
+
+/// Whether a person has said that nobody will ever know what became of it: then it may have happened. No probe may say so.
+pub(crate) fn is_abandoned(case: &Case<'_>, call: &Call) -> bool {
+    let last = case.events(&call.call_id).last();
+    last.is_some_and(|last| last.reason == "settled_abandoned" && !last.actor.starts_with("probe "))
 }
 
 /// Whether a call had its effect only after it had been settled, in a way that no process could prevent.

@@ -552,6 +552,24 @@ fn an_effect_after_its_settlement_is_nobodys_fault_and_only_then() {
     }
 }
 
+#[test]
+fn what_a_person_abandoned_may_have_happened_and_what_a_probe_did_may_not() {
+    let abandoned = |facts: &mut Facts, actor: &str| {
+        late_after_settlement(facts, 0);
+        // Not excused by when it happened.
+        set_mode(facts, 0, Mode::HangAfter);
+        let last = facts.ledger.events.last_mut().unwrap();
+        last.reason = "settled_abandoned".to_owned();
+        last.actor = actor.to_owned();
+    };
+    let mut facts = clean();
+    abandoned(&mut facts, "client-1");
+    assert_eq!(rules_broken(&facts), BTreeSet::new(), "{}", judge(&facts));
+    let mut facts = clean();
+    abandoned(&mut facts, "probe call-9");
+    assert_eq!(rules_broken(&facts), BTreeSet::from([effects::STATE]));
+}
+
 /// Postgres's clock was moved forward by 90 s, and the harness was kept waiting for 250 ms after that. Meanwhile a call
 /// was claimed, and its tool asked: so many milliseconds after it was accepted.
 fn claimed_while_the_clock_was_moved(claimed: Moment) -> Facts {

@@ -6,7 +6,6 @@
 pub(super) mod flags;
 mod lines;
 mod outcome;
-mod progress;
 mod summary;
 
 use std::{
@@ -33,7 +32,6 @@ use tokio::time::Instant;
 
 use self::{
     lines::{CallLines, FileLine, SendableLine},
-    progress::BulkProgress,
     summary::BulkSummary,
 };
 use super::{flags::Call, request};
@@ -42,6 +40,7 @@ use crate::commands::{
     connect,
     exit::{FAILED, OK},
     given, json, output,
+    progress::Progress,
     usage::UsageError,
 };
 
@@ -97,7 +96,7 @@ pub(super) async fn run(call: &Call) -> anyhow::Result<ExitCode> {
         limits: BatchLimits::of(client.connection().max_payload()),
         out,
         summary: BulkSummary::default(),
-        progress: BulkProgress::new(bytes, call.json, io::stderr().is_terminal()),
+        progress: Progress::new(bytes, call.json, io::stderr().is_terminal()),
         accepted: options.wait_all.map(|_| Vec::new()),
         client,
     };
@@ -125,7 +124,7 @@ struct Sending<'a> {
     limits: BatchLimits,
     out: Option<BufWriter<File>>,
     summary: BulkSummary,
-    progress: BulkProgress,
+    progress: Progress,
     /// Kept only if they are to be waited for.
     accepted: Option<Vec<CallId>>,
 }
@@ -149,7 +148,7 @@ impl Sending<'_> {
                     batch.push(line);
                 }
             }
-            self.progress.read(lines.bytes_read());
+            self.progress.at(lines.bytes_read());
         }
         self.batch(batch).await?;
         self.flush()
@@ -178,7 +177,7 @@ impl Sending<'_> {
                 }
             }
         }
-        self.progress.sent(&self.summary);
+        self.progress.say(&self.summary.to_string());
         self.flush()
     }
 
@@ -218,7 +217,8 @@ impl Sending<'_> {
             // A call that cannot be read is not known to be over either.
             let state = waited.ok().flatten().map(|head| head.state);
             self.summary.ended(state);
-            self.progress.ended(&self.summary);
+            self.progress.at(self.summary.over());
+            self.progress.say(&self.summary.to_string());
         }
     }
 }

@@ -4,13 +4,12 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::summary::BulkSummary;
-use crate::commands::output;
+use super::output;
 
 /// The pause between two lines where there is no terminal.
 const EVERY: Duration = Duration::from_secs(5);
 
-pub(super) struct BulkProgress(Shown);
+pub(super) struct Progress(Shown);
 
 enum Shown {
     Bar(ProgressBar),
@@ -18,30 +17,25 @@ enum Shown {
     Nothing,
 }
 
-impl BulkProgress {
-    /// For a file of this size, where that is known.
-    pub(super) fn new(bytes: Option<u64>, for_a_program: bool, on_a_terminal: bool) -> Self {
+impl Progress {
+    /// For so many bytes or calls, where that is known.
+    pub(super) fn new(size: Option<u64>, for_a_program: bool, on_a_terminal: bool) -> Self {
         Self(match (for_a_program, on_a_terminal) {
             (true, _) => Shown::Nothing,
             (false, false) => Shown::Lines(Instant::now()),
             (false, true) => {
-                let bar = ProgressBar::with_draw_target(bytes, ProgressDrawTarget::stderr());
-                bar.set_style(style(if bytes.is_some() { SIZED } else { ENDLESS }));
+                let bar = ProgressBar::with_draw_target(size, ProgressDrawTarget::stderr());
+                bar.set_style(style(if size.is_some() { SIZED } else { ENDLESS }));
                 Shown::Bar(bar)
             }
         })
     }
 
-    /// Adds bytes of the file that were read.
-    pub(super) fn read(&self, bytes: u64) {
+    /// So much of it is done.
+    pub(super) fn at(&self, position: u64) {
         if let Shown::Bar(bar) = &self.0 {
-            bar.set_position(bytes);
+            bar.set_position(position);
         }
-    }
-
-    /// A batch was answered.
-    pub(super) fn sent(&mut self, summary: &BulkSummary) {
-        self.say(&summary.to_string());
     }
 
     /// Everything was sent; now the calls are waited for.
@@ -51,14 +45,6 @@ impl BulkProgress {
             bar.set_length(calls as u64);
             bar.set_position(0);
         }
-    }
-
-    /// One of them is over.
-    pub(super) fn ended(&mut self, summary: &BulkSummary) {
-        if let Shown::Bar(bar) = &self.0 {
-            bar.set_position(summary.over());
-        }
-        self.say(&summary.to_string());
     }
 
     /// Prints without the bar in between.
@@ -76,7 +62,8 @@ impl BulkProgress {
         }
     }
 
-    fn say(&mut self, text: &str) {
+    /// Says how far it is.
+    pub(super) fn say(&mut self, text: &str) {
         match &mut self.0 {
             Shown::Bar(bar) => bar.set_message(text.to_owned()),
             Shown::Lines(last) if last.elapsed() >= EVERY => {

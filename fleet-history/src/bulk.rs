@@ -1,0 +1,399 @@
+//! What many calls are, page by page; and **which of them does a bulk operation leave alone?**
+//!
+//! Every rule of a single call holds for each of many, and where it is enforced is where it is enforced for one: this file only
+//! spares calls for which the answer is known before, so that they are counted with their reason instead of being refused.
+
+use std::fmt;
+
+use fleet::{call::State, ids::CallId, store::StoreError};
+use sqlx::{PgPool, QueryBuilder};
+use uuid::Uuid;
+
+use crate::filter::{Filter, conditions};
+
+/// The most calls of a page.
+const PAGE_MAX: i64 = 1_000;
+
+/// What is done to many calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BulkVerb {
+    /// Take them back.
+    Cancel,
+    /// Make each again, as a new call.
+    Retry {
+        /// Also those whose tool said no for a reason of its own.
+        business: bool,
+    },
+    /// Say what they turned out to be.
+    Settle,
+    /// Give them up.
+    Discard,
+}
+
+/// Why a call is left alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LeftAlone {
+    /// It may have been carried out, and may still be.
+    InDoubt,
+    /// Nobody will ever know whether it was carried out.
+    EffectUnknown,
+    /// It failed, and was carried out all the same: its answer could not be used.
+    EffectHappened,
+    /// It is open.
+    NotOver,
+    /// It is over.
+    Over,
+    /// It is not in doubt.
+    NotInDoubt,
+    /// It succeeded.
+    Succeeded,
+    /// Its tool said no, which another call would be told too.
+    BusinessError,
+    /// It did not fail by the system, so it is no dead letter.
+    NotDead,
+    /// The fleet made it, to ask about a call in doubt.
+    Probe,
+    /// Another call was made instead of it already.
+    RetriedBefore,
+    /// It was given up.
+    DiscardedBefore,
+    /// Its tool has sensitive fields, which the history does not show.
+    Sensitive,
+    /// The version of its tool takes no calls any more.
+    VersionRetired,
+}
+
+impl LeftAlone {
+    /// As a word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InDoubt => "in_doubt",
+            Self::EffectUnknown => "effect_unknown",
+            Self::EffectHappened => "effect_happened",
+            Self::NotOver => "not_over",
+            Self::Over => "over",
+            Self::NotInDoubt => "not_in_doubt",
+            Self::Succeeded => "succeeded",
+            Self::BusinessError => "business_error",
+            Self::NotDead => "not_dead",
+            Self::Probe => "probe",
+            Self::RetriedBefore => "retried_before",
+            Self::DiscardedBefore => "discarded_before",
+            Self::Sensitive => "sensitive",
+            Self::VersionRetired => "version_retired",
+        }
+    }
+}
+
+impl fmt::Display for LeftAlone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What must be known of a call before it is one of many.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct BulkCall {
+    call_id: Uuid,
+    /// Its tenant.
+    pub tenant: String,
+    /// Its tool.
+    pub tool: String,
+    /// Its state.
+    pub state: String,
+    outcome: Option<String>,
+    effect_known: Option<String>,
+    /// The code of its error.
+    pub code: Option<String>,
+    sensitive: bool,
+    is_probe: bool,
+    marked: Option<String>,
+    takes_calls: bool,
+}
+
+impl BulkCall {
+    /// Its id.
+    pub const fn id(&self) -> CallId {
+        CallId(self.call_id)
+    }
+}
+
+/// Why this call is left alone; `None`: it is not.
+pub fn left_alone(verb: BulkVerb, call: &BulkCall) -> Option<LeftAlone> {
+    let is_in_doubt = call.state == State::InDoubt.as_str();
+    let is_open = call.outcome.is_none();
+    match verb {
+        BulkVerb::Settle => (!is_in_doubt).then_some(LeftAlone::NotInDoubt),
+        _any if is_in_doubt => Some(LeftAlone::InDoubt),
+        BulkVerb::Cancel => (!is_open).then_some(LeftAlone::Over),
+        _over if is_open => Some(LeftAlone::NotOver),
+        BulkVerb::Retry { business } => not_retried(call, business),
+        BulkVerb::Discard => not_discarded(call),
+    }
+}
+
+fn not_retried(call: &BulkCall, business: bool) -> Option<LeftAlone> {
+    let is = |found: &Option<String>, word: &str| found.as_deref() == Some(word);
+    let reasons = [
+        (
+            call.state == State::Succeeded.as_str(),
+            LeftAlone::Succeeded,
+        ),
+        (call.is_probe, LeftAlone::Probe),
+        (is(&call.effect_known, "unknown"), LeftAlone::EffectUnknown),
+        (is(&call.effect_known, "applied"), LeftAlone::EffectHappened),
+        (is(&call.marked, "retried"), LeftAlone::RetriedBefore),
+        (is(&call.marked, "discarded"), LeftAlone::DiscardedBefore),
+        (
+            is(&call.outcome, "business_error") && !business,
+            LeftAlone::BusinessError,
+        ),
+        (call.sensitive, LeftAlone::Sensitive),
+        (!call.takes_calls, LeftAlone::VersionRetired),
+    ];
+    first(&reasons)
+}
+
+fn not_discarded(call: &BulkCall) -> Option<LeftAlone> {
+    let is = |found: &Option<String>, word: &str| found.as_deref() == Some(word);
+    let has_failed = call.state == State::Failed.as_str() && is(&call.outcome, "system_error");
+    let reasons = [
+        (
+            call.state == State::Succeeded.as_str(),
+            LeftAlone::Succeeded,
+        ),
+        (call.is_probe, LeftAlone::Probe),
+        (is(&call.effect_known, "unknown"), LeftAlone::EffectUnknown),
+        (is(&call.effect_known, "applied"), LeftAlone::EffectHappened),
+        (is(&call.marked, "retried"), LeftAlone::RetriedBefore),
+        (is(&call.marked, "discarded"), LeftAlone::DiscardedBefore),
+        (!has_failed, LeftAlone::NotDead),
+    ];
+    first(&reasons)
+}
+
+fn first(reasons: &[(bool, LeftAlone)]) -> Option<LeftAlone> {
+    reasons
+        .iter()
+        .find(|(holds, _)| *holds)
+        .map(|(_, why)| *why)
+}
+
+/// The newest calls of a filter, at most 1,000, the newest first. The last one is where the next page begins (`before`).
+///
+/// # Errors
+///
+/// The views cannot be read, or not in time.
+pub async fn page(pool: &PgPool, filter: &Filter) -> Result<Vec<BulkCall>, StoreError> {
+    let mut statement = QueryBuilder::new(
+        "SELECT c.*, coalesce(t.version IS NOT NULL AND t.retired_at IS NULL, false) AS takes_calls
+         FROM (
+             SELECT call_id, tenant, tool, tool_version, state, outcome, effect_known, error->>'code' AS code, sensitive,
+                    probe_of IS NOT NULL AS is_probe, marked
+             FROM toolfleet.calls
+             WHERE true",
+    );
+    conditions(&mut statement, filter);
+    statement
+        .push(" ORDER BY call_id DESC LIMIT ")
+        .push_bind(PAGE_MAX)
+        .push(
+            ") c
+         LEFT JOIN toolfleet.tools t ON t.tool = c.tool AND t.version = c.tool_version
+         ORDER BY c.call_id DESC",
+        );
+    statement
+        .build_query_as()
+        .fetch_all(pool)
+        .await
+        .map_err(|error| StoreError::from_sqlx("read a page of calls", error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(state: &str, outcome: Option<&str>) -> BulkCall {
+        BulkCall {
+            call_id: Uuid::nil(),
+            tenant: "default".to_owned(),
+            tool: "look".to_owned(),
+            state: state.to_owned(),
+            outcome: outcome.map(str::to_owned),
+            effect_known: outcome.map(|_| "none".to_owned()),
+            code: None,
+            sensitive: false,
+            is_probe: false,
+            marked: None,
+            takes_calls: true,
+        }
+    }
+
+    const RETRY: BulkVerb = BulkVerb::Retry { business: false };
+
+    #[test]
+    fn each_verb_takes_what_it_is_for_and_names_the_reason_for_the_rest() {
+        let (cancel, settle, discard) = (BulkVerb::Cancel, BulkVerb::Settle, BulkVerb::Discard);
+        type Row<'a> = (&'a str, Option<&'a str>, [Option<LeftAlone>; 4]);
+        let table: &[Row<'_>] = &[
+            (
+                "queued",
+                None,
+                [
+                    None,
+                    Some(LeftAlone::NotInDoubt),
+                    Some(LeftAlone::NotOver),
+                    Some(LeftAlone::NotOver),
+                ],
+            ),
+            (
+                "running",
+                None,
+                [
+                    None,
+                    Some(LeftAlone::NotInDoubt),
+                    Some(LeftAlone::NotOver),
+                    Some(LeftAlone::NotOver),
+                ],
+            ),
+            (
+                "in_doubt",
+                None,
+                [
+                    Some(LeftAlone::InDoubt),
+                    None,
+                    Some(LeftAlone::InDoubt),
+                    Some(LeftAlone::InDoubt),
+                ],
+            ),
+            (
+                "succeeded",
+                Some("success"),
+                [
+                    Some(LeftAlone::Over),
+                    Some(LeftAlone::NotInDoubt),
+                    Some(LeftAlone::Succeeded),
+                    Some(LeftAlone::Succeeded),
+                ],
+            ),
+            (
+                "failed",
+                Some("system_error"),
+                [
+                    Some(LeftAlone::Over),
+                    Some(LeftAlone::NotInDoubt),
+                    None,
+                    None,
+                ],
+            ),
+            (
+                "failed",
+                Some("business_error"),
+                [
+                    Some(LeftAlone::Over),
+                    Some(LeftAlone::NotInDoubt),
+                    Some(LeftAlone::BusinessError),
+                    Some(LeftAlone::NotDead),
+                ],
+            ),
+            (
+                "cancelled",
+                Some("system_error"),
+                [
+                    Some(LeftAlone::Over),
+                    Some(LeftAlone::NotInDoubt),
+                    None,
+                    Some(LeftAlone::NotDead),
+                ],
+            ),
+            (
+                "expired",
+                Some("system_error"),
+                [
+                    Some(LeftAlone::Over),
+                    Some(LeftAlone::NotInDoubt),
+                    None,
+                    Some(LeftAlone::NotDead),
+                ],
+            ),
+        ];
+        for (state, outcome, expected) in table {
+            let call = call(state, *outcome);
+            let found = [cancel, settle, RETRY, discard].map(|verb| left_alone(verb, &call));
+            assert_eq!(found, *expected, "{state} {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn what_may_have_had_its_effect_is_never_made_again() {
+        let failed = |known: &str| BulkCall {
+            effect_known: Some(known.to_owned()),
+            ..call("failed", Some("system_error"))
+        };
+        let business = BulkVerb::Retry { business: true };
+        for verb in [RETRY, business] {
+            assert_eq!(
+                left_alone(verb, &failed("unknown")),
+                Some(LeftAlone::EffectUnknown)
+            );
+            assert_eq!(
+                left_alone(verb, &failed("applied")),
+                Some(LeftAlone::EffectHappened)
+            );
+            assert_eq!(left_alone(verb, &failed("not_applied")), None);
+            assert_eq!(
+                left_alone(verb, &call("in_doubt", None)),
+                Some(LeftAlone::InDoubt)
+            );
+        }
+        assert_eq!(
+            left_alone(business, &call("failed", Some("business_error"))),
+            None
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_made_again_says_why() {
+        let failed = call("failed", Some("system_error"));
+        let cases = [
+            (
+                BulkCall {
+                    sensitive: true,
+                    ..failed.clone()
+                },
+                LeftAlone::Sensitive,
+            ),
+            (
+                BulkCall {
+                    takes_calls: false,
+                    ..failed.clone()
+                },
+                LeftAlone::VersionRetired,
+            ),
+            (
+                BulkCall {
+                    is_probe: true,
+                    ..failed.clone()
+                },
+                LeftAlone::Probe,
+            ),
+            (
+                BulkCall {
+                    marked: Some("retried".to_owned()),
+                    ..failed.clone()
+                },
+                LeftAlone::RetriedBefore,
+            ),
+            (
+                BulkCall {
+                    marked: Some("discarded".to_owned()),
+                    ..failed
+                },
+                LeftAlone::DiscardedBefore,
+            ),
+        ];
+        for (call, why) in cases {
+            assert_eq!(left_alone(RETRY, &call), Some(why), "{call:?}");
+        }
+    }
+}

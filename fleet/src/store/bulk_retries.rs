@@ -1,0 +1,74 @@
+//! Named bulk retries: which calls a name covers, fixed at the first time.
+
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::{StoreError, answer::listen};
+use crate::ids::CallId;
+
+/// A bulk retry and the calls that it covers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BulkRetry {
+    /// The filter as it was given, in one spelling.
+    pub filter: String,
+    /// It covers calls accepted at this moment or later.
+    pub since: OffsetDateTime,
+    /// It covers calls accepted before this moment.
+    pub until: OffsetDateTime,
+    /// The newest call that it covers.
+    pub newest: CallId,
+}
+
+type RetryRow = (String, OffsetDateTime, OffsetDateTime, Uuid);
+
+/// The bulk retry of this name, if there is one.
+///
+/// # Errors
+///
+/// Postgres does not answer, or the role may not read it.
+pub async fn find(ledger: &mut PgConnection, name: &str) -> Result<Option<BulkRetry>, StoreError> {
+    let reading = sqlx::query_as(
+        "SELECT filter, since, until, newest FROM toolfleet.bulk_retries WHERE name = $1",
+    )
+    .bind(name);
+    let row: Option<RetryRow> = listen(reading.fetch_optional(ledger))
+        .await
+        .map_err(|error| StoreError::from_sqlx("look for a bulk retry", error))?;
+    Ok(row.map(|(filter, since, until, newest)| BulkRetry {
+        filter,
+        since,
+        until,
+        newest: CallId(newest),
+    }))
+}
+
+/// Gives a bulk retry its name, unless the name is taken; returns the one that has it.
+///
+/// Own autocommit statements. Safe to repeat.
+///
+/// # Errors
+///
+/// Postgres does not answer, or the role may not write it.
+pub async fn begin(
+    ledger: &mut PgConnection,
+    name: &str,
+    retry: &BulkRetry,
+    actor: &str,
+) -> Result<BulkRetry, StoreError> {
+    let naming = sqlx::query(
+        "INSERT INTO toolfleet.bulk_retries (name, filter, since, until, newest, actor) VALUES ($1, $2, $3, $4, $5, $6) \
+         ON CONFLICT (name) DO NOTHING",
+    )
+    .bind(name)
+    .bind(&retry.filter)
+    .bind(retry.since)
+    .bind(retry.until)
+    .bind(retry.newest.0)
+    .bind(actor);
+    listen(naming.execute(&mut *ledger))
+        .await
+        .map_err(|error| StoreError::from_sqlx("name a bulk retry", error))?;
+    // One that was dropped with its history in between is ours again.
+    Ok(find(ledger, name).await?.unwrap_or_else(|| retry.clone()))
+}
