@@ -62,6 +62,56 @@ CREATE TYPE toolfleet.worker_state AS ENUM (
     'fenced'
 );
 
+CREATE FUNCTION toolfleet.answer_key(tenant text, tool text, version integer, args_hash bytea) RETURNS bytea
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    AS $$
+    SELECT sha256(convert_to(tenant || E'\n' || tool || E'\n' || version || E'\n', 'UTF8') || args_hash)
+$$;
+
+CREATE FUNCTION toolfleet.answer_of(call uuid) RETURNS TABLE(result text, preview text)
+    LANGUAGE plpgsql STABLE STRICT ROWS 1
+    AS $$
+BEGIN
+    RETURN QUERY SELECT f.result::text, f.preview::text FROM toolfleet.finished_calls f
+        WHERE f.call_id = answer_of.call AND f.state = 'succeeded' AND f.result IS NOT NULL;
+END $$;
+
+CREATE TABLE toolfleet.kept_answers (
+    key bytea NOT NULL,
+    tenant text NOT NULL,
+    tool text NOT NULL,
+    version integer NOT NULL,
+    leader uuid NOT NULL,
+    call_id uuid,
+    bytes integer,
+    fresh_until timestamp with time zone,
+    keep_until timestamp with time zone NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
+
+CREATE FUNCTION toolfleet.answer_verdict(k toolfleet.kept_answers, call uuid, ttl_ms bigint, OUT verdict text, OUT ended_at timestamp with time zone, OUT size integer) RETURNS record
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+BEGIN
+    IF k.key IS NULL THEN
+        verdict := 'free';
+    ELSIF k.fresh_until > clock_timestamp() THEN
+        verdict := 'hit';
+    ELSIF k.leader = answer_verdict.call THEN
+        verdict := 'lead';
+    ELSIF EXISTS (SELECT FROM toolfleet.open_calls o WHERE o.call_id = k.leader AND o.state IN ('queued', 'running')) THEN
+        verdict := 'follow';
+    ELSE
+        -- A good answer of its own: not one that was copied, nor one that does not fit its schema, nor a large one.
+        SELECT f.finished_at, octet_length(f.result::text) INTO ended_at, size FROM toolfleet.finished_calls f
+        WHERE f.call_id = k.leader AND f.call_id IS DISTINCT FROM k.call_id AND f.state = 'succeeded' AND f.outcome = 'success'
+          AND f.source = 'live' AND f.error IS NULL
+          AND f.finished_at + answer_verdict.ttl_ms * interval '1 millisecond' > clock_timestamp();
+        verdict := CASE WHEN size <= 262144 THEN 'found' ELSE 'free' END;
+    END IF;
+END $$;
+
 CREATE FUNCTION toolfleet.applied_late(call uuid) RETURNS boolean
     LANGUAGE plpgsql STABLE
     AS $$
@@ -545,6 +595,23 @@ BEGIN
     RETURN NULL;
 END $_$;
 
+CREATE FUNCTION toolfleet.drop_old_answers() RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+DECLARE
+    n bigint;
+BEGIN
+    WITH gone AS (
+        DELETE FROM toolfleet.kept_answers a WHERE a.key IN (
+            SELECT k.key FROM toolfleet.kept_answers k WHERE k.keep_until < clock_timestamp()
+            ORDER BY k.keep_until LIMIT 5000 FOR UPDATE SKIP LOCKED)
+        RETURNING 1
+    )
+    SELECT count(*) INTO n FROM gone;
+    RETURN n;
+END $$;
+
 CREATE FUNCTION toolfleet.duration_ms(duration text) RETURNS bigint
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     AS $_$
@@ -760,6 +827,7 @@ CREATE TABLE toolfleet.open_calls (
     obstacle json,
     done_secret uuid,
     rate_at timestamp with time zone,
+    no_store boolean,
     CONSTRAINT open_calls_check CHECK (((state <> 'queued'::toolfleet.call_state) OR (attempt_id IS NULL))),
     CONSTRAINT open_calls_check1 CHECK (((NOT held) OR (state = 'queued'::toolfleet.call_state))),
     CONSTRAINT open_calls_check2 CHECK (((state <> 'running'::toolfleet.call_state) OR ((attempt_id IS NOT NULL) AND (worker_id IS NOT NULL) AND (attempt_until IS NOT NULL)))),
@@ -851,7 +919,8 @@ CREATE FUNCTION toolfleet.held_why(held boolean, line text) RETURNS text
                 WHEN line LIKE 'slots/%' THEN 'slots'
                 WHEN line LIKE 'tool/%' THEN 'limit'
                 WHEN line LIKE 'pause/%' THEN 'pause'
-                WHEN line LIKE 'breaker/%' THEN 'breaker' END
+                WHEN line LIKE 'breaker/%' THEN 'breaker'
+                WHEN line LIKE 'after/%' THEN 'follows' END
 $$;
 
 CREATE FUNCTION toolfleet.interceptor_problem(name text) RETURNS text
@@ -868,7 +937,7 @@ $$;
 CREATE FUNCTION toolfleet.is_brake(name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$
-    SELECT name IN ('rate_limit', 'breaker', 'retry_budget', 'repeat_cap', 'learned_timeout')
+    SELECT name IN ('rate_limit', 'breaker', 'retry_budget', 'repeat_cap', 'learned_timeout', 'cache')
 $$;
 
 CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean
@@ -1082,6 +1151,99 @@ CREATE FUNCTION toolfleet.log_control(rev bigint, change text, c toolfleet.live_
         c.setting, c.told, c.expires_at, log_control.actor, log_control.note, session_user)
 $$;
 
+CREATE FUNCTION toolfleet.look(calls uuid[], ttls_ms bigint[], observes boolean[], waits boolean[]) RETURNS TABLE(call_id uuid, verdict text, other uuid, bytes integer)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    q record;
+    k toolfleet.kept_answers;
+    v record;
+    aside uuid[] := '{}';
+    lines text[] := '{}';
+    verdicts text[] := '{}';
+    others uuid[] := '{}';
+BEGIN
+    FOR q IN
+        SELECT o.call_id, o.tenant, o.tool, o.tool_version, o.deadline_at, o.attempts, i.ttl_ms, i.observes,
+               -- A message that is sent again has the number of the first.
+               i.waits AND o.publish_n <= 1 AND o.attempts = 0 AS waits,
+               o.no_store IS TRUE OR o.probe_of IS NOT NULL OR o.effect <> 'read' AS is_alone,
+               toolfleet.answer_key(o.tenant, o.tool, o.tool_version, o.args_hash) AS key
+        FROM unnest(look.calls, look.ttls_ms, look.observes, look.waits) AS i (call_id, ttl_ms, observes, waits)
+        JOIN toolfleet.open_calls o ON o.call_id = i.call_id
+        -- Repeated: the list makes Postgres use the index, whatever the statistics of an emptied table are.
+        WHERE o.call_id = ANY(look.calls) AND o.state = 'queued' AND NOT o.held AND o.due_at IS NULL AND NOT o.cancel_requested
+        ORDER BY key, o.call_id
+    LOOP
+        IF q.is_alone THEN
+            SELECT 'alone' AS verdict INTO v;
+        ELSE
+            SELECT * INTO k FROM toolfleet.kept_answers a WHERE a.key = q.key;
+            v := toolfleet.answer_verdict(k, q.call_id, q.ttl_ms);
+        END IF;
+        IF v.verdict IN ('free', 'found') THEN
+            INSERT INTO toolfleet.kept_answers (key, tenant, tool, version, leader, keep_until)
+            VALUES (q.key, q.tenant, q.tool, q.tool_version, q.call_id,
+                    q.deadline_at + q.ttl_ms * interval '1 millisecond' + interval '1 minute')
+            ON CONFLICT DO NOTHING;
+            -- Whoever looks second sees what the first one decided; a statement of its own, for the leader may have ended while this
+            -- one waited for the lock.
+            SELECT * INTO k FROM toolfleet.kept_answers a WHERE a.key = q.key FOR UPDATE;
+            CONTINUE WHEN NOT FOUND;
+            v := toolfleet.answer_verdict(k, q.call_id, q.ttl_ms);
+            IF v.verdict = 'found' THEN
+                k.call_id := k.leader;
+                k.bytes := v.size;
+                UPDATE toolfleet.kept_answers a
+                SET call_id = k.call_id, bytes = k.bytes, fresh_until = v.ended_at + q.ttl_ms * interval '1 millisecond',
+                    keep_until = v.ended_at + q.ttl_ms * interval '1 millisecond'
+                WHERE a.key = q.key;
+                v.verdict := 'hit';
+            ELSIF v.verdict = 'free' THEN
+                UPDATE toolfleet.kept_answers a
+                SET leader = q.call_id, keep_until = q.deadline_at + q.ttl_ms * interval '1 millisecond' + interval '1 minute'
+                WHERE a.key = q.key;
+                v.verdict := 'lead';
+            END IF;
+        END IF;
+        IF v.verdict IN ('hit', 'follow') AND q.attempts > 0 THEN
+            -- It has begun: what it was told by then is its own.
+            RETURN QUERY SELECT q.call_id, 'alone', NULL::uuid, NULL::integer;
+        ELSIF v.verdict = 'follow' AND NOT q.observes OR q.waits AND (q.observes OR v.verdict IN ('lead', 'alone')) THEN
+            aside := aside || q.call_id;
+            IF v.verdict = 'follow' AND NOT q.observes THEN
+                lines := lines || ('after/' || k.leader);
+                verdicts := verdicts || 'follow'::text;
+                others := others || k.leader;
+            ELSE
+                lines := lines || ('tool/' || q.tool);
+                verdicts := verdicts || 'wait'::text;
+                others := others || NULL::uuid;
+            END IF;
+        ELSE
+            RETURN QUERY SELECT q.call_id, v.verdict, CASE v.verdict WHEN 'hit' THEN k.call_id WHEN 'follow' THEN k.leader END,
+                CASE v.verdict WHEN 'hit' THEN k.bytes END;
+        END IF;
+    END LOOP;
+    IF aside <> '{}' THEN
+        RETURN QUERY
+        WITH asked AS MATERIALIZED (
+            SELECT * FROM unnest(aside, lines, verdicts, others) AS asked (id, becomes, said, other)
+        ), mine AS MATERIALIZED (
+            -- A row that another statement has is being cancelled, ended or moved, and no other one is waited for.
+            SELECT o.call_id AS id FROM toolfleet.open_calls o
+            WHERE o.call_id = ANY(aside) AND o.state = 'queued' AND NOT o.held AND o.due_at IS NULL AND NOT o.cancel_requested
+            FOR UPDATE SKIP LOCKED
+        )
+        UPDATE toolfleet.open_calls o SET held = true, line = a.becomes
+        FROM mine m JOIN asked a ON a.id = m.id
+        WHERE o.call_id = ANY(aside) AND o.call_id = m.id
+        RETURNING o.call_id, a.said, a.other, NULL::integer;
+    END IF;
+END $$;
+
 CREATE FUNCTION toolfleet.mark_calls(calls uuid[], what text, actor text, note text DEFAULT NULL::text, new_calls uuid[] DEFAULT NULL::uuid[], bulk_name text DEFAULT NULL::text) RETURNS TABLE(call_id uuid, verdict text, state text)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -1144,7 +1306,7 @@ BEGIN
         WHEN c.queue IS NOT NULL OR c.pointer IS NOT NULL OR c.value IS NOT NULL THEN
             'a mode is about an interceptor, and perhaps a tool, a tenant, or both'
         WHEN c.told IS NOT NULL THEN 'told is what callers refused by a pause read: a mode has none'
-        WHEN c.subject IS NULL THEN 'subject must name an interceptor, or rate_limit, breaker, retry_budget or repeat_cap'
+        WHEN c.subject IS NULL THEN 'subject must name an interceptor, or rate_limit, breaker, retry_budget, repeat_cap, learned_timeout or cache'
         WHEN c.subject = 'pause' THEN 'pause is mandatory: end a pause instead of switching it off'
         WHEN toolfleet.is_brake(c.subject) THEN NULL
         WHEN toolfleet.interceptor_problem(c.subject) IS NOT NULL THEN toolfleet.interceptor_problem(c.subject)
@@ -1267,6 +1429,49 @@ CREATE FUNCTION toolfleet.plain_number(value text) RETURNS text
                 THEN trim_scale(v.text::numeric)::text ELSE value END
     FROM (SELECT btrim(value, E' \t\n\r') AS text OFFSET 0) v
 $_$;
+
+CREATE FUNCTION toolfleet.purge_answers(tool text, actor text, note text, tenant text DEFAULT NULL::text, in_tenant text DEFAULT NULL::text, goes_on boolean DEFAULT false) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $_$
+#variable_conflict use_column
+DECLARE
+    n bigint;
+    wrong text := CASE
+        WHEN coalesce(length(btrim(purge_answers.actor)), 0) NOT BETWEEN 1 AND 200 THEN
+            'actor must say who purges, in 1 to 200 characters'
+        WHEN coalesce(length(btrim(purge_answers.note)), 0) NOT BETWEEN 1 AND 2000 THEN 'note must say why, in 1 to 2000 characters'
+        WHEN toolfleet.has_invisible(purge_answers.actor) THEN 'actor must not have invisible characters'
+        WHEN toolfleet.has_invisible(purge_answers.note) THEN 'note must not have invisible characters'
+        WHEN purge_answers.tenant !~ '^[A-Za-z0-9_-]{1,64}$' THEN
+            'tenant must be 1 to 64 characters of A-Z, a-z, 0-9, _ and -'
+        WHEN purge_answers.in_tenant IS NOT NULL AND purge_answers.tenant IS NULL THEN
+            'tenant must be named: on the subject of a tenant only its own answers are purged'
+        WHEN purge_answers.tenant <> purge_answers.in_tenant THEN
+            'tenant is another one: on the subject of a tenant only its own answers are purged'
+        WHEN purge_answers.tool IS NULL OR NOT EXISTS (
+            SELECT FROM toolfleet.tool_versions v WHERE v.tool = purge_answers.tool) THEN 'there is no such tool' END;
+BEGIN
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION '%', wrong USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    WITH gone AS (
+        DELETE FROM toolfleet.kept_answers a WHERE a.key IN (
+            SELECT k.key FROM toolfleet.kept_answers k
+            WHERE k.tool = purge_answers.tool AND (purge_answers.tenant IS NULL OR k.tenant = purge_answers.tenant)
+            ORDER BY k.key LIMIT 5000 FOR UPDATE)
+        RETURNING 1
+    )
+    SELECT count(*) INTO n FROM gone;
+    IF NOT purge_answers.goes_on THEN
+        WITH next AS (SELECT toolfleet.next_control_rev() AS rev)
+        INSERT INTO toolfleet.control_changes (rev, change, control_id, kind, tool, tenant, setting, actor, note, role)
+        SELECT rev, 'purged', rev, 'purge', purge_answers.tool, purge_answers.tenant, '"answers"', purge_answers.actor, purge_answers.note,
+               session_user
+        FROM next;
+    END IF;
+    RETURN n;
+END $_$;
 
 CREATE FUNCTION toolfleet.quarantine(seen integer, next integer, system_identifier text, timeline integer, standing text, errors json) RETURNS TABLE(done boolean, doubted bigint)
     LANGUAGE plpgsql SECURITY DEFINER
@@ -2663,7 +2868,8 @@ CREATE TABLE toolfleet.interceptor_stats (
     errors bigint NOT NULL,
     own_us bigint NOT NULL,
     last_error text,
-    last_error_at timestamp with time zone
+    last_error_at timestamp with time zone,
+    answered bigint DEFAULT 0 NOT NULL
 );
 
 CREATE VIEW toolfleet.interceptors AS
@@ -2698,6 +2904,7 @@ CREATE VIEW toolfleet.interceptors AS
             (sum(interceptor_stats.changed))::bigint AS changed,
             (sum(interceptor_stats.errors))::bigint AS errors,
             (sum(interceptor_stats.own_us))::bigint AS own_us,
+            (sum(interceptor_stats.answered))::bigint AS answered,
             max(interceptor_stats.last_error_at) AS last_error_at,
             (array_agg(interceptor_stats.last_error ORDER BY interceptor_stats.last_error_at DESC NULLS LAST))[1] AS last_error
            FROM toolfleet.interceptor_stats
@@ -2730,7 +2937,8 @@ CREATE VIEW toolfleet.interceptors AS
     d.last_error_at,
     COALESCE(( SELECT json_agg(json_build_object('control_id', c.control_id, 'mode', c.setting, 'tool', c.tool, 'tenant', c.tenant) ORDER BY c.control_id) AS json_agg
            FROM toolfleet.live_controls c
-          WHERE ((c.kind = 'mode'::text) AND (c.subject = n.name) AND ((c.expires_at IS NULL) OR (c.expires_at > clock_timestamp())))), '[]'::json) AS modes
+          WHERE ((c.kind = 'mode'::text) AND (c.subject = n.name) AND ((c.expires_at IS NULL) OR (c.expires_at > clock_timestamp())))), '[]'::json) AS modes,
+    COALESCE(d.answered, (0)::bigint) AS answered
    FROM ((( SELECT said.name
            FROM said
         UNION
@@ -2969,6 +3177,8 @@ ALTER TABLE ONLY toolfleet.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (key_hash, tenant);
 ALTER TABLE ONLY toolfleet.interceptor_stats
     ADD CONSTRAINT interceptor_stats_pkey PRIMARY KEY (worker_id, name);
+ALTER TABLE ONLY toolfleet.kept_answers
+    ADD CONSTRAINT kept_answers_pkey PRIMARY KEY (key);
 ALTER TABLE ONLY toolfleet.live_controls
     ADD CONSTRAINT live_controls_pkey PRIMARY KEY (control_id);
 ALTER TABLE ONLY toolfleet.open_calls
@@ -3013,6 +3223,10 @@ CREATE INDEX finished_calls_session ON ONLY toolfleet.finished_calls USING btree
 CREATE INDEX finished_calls_default_session ON toolfleet.finished_calls_default USING btree (session, call_id) WHERE (session IS NOT NULL);
 
 CREATE INDEX idempotency_keys_call ON toolfleet.idempotency_keys USING brin (call_id) WITH (pages_per_range='32', autosummarize='on');
+
+CREATE INDEX kept_answers_of_tool ON toolfleet.kept_answers USING btree (tool, tenant);
+
+CREATE INDEX kept_answers_over ON toolfleet.kept_answers USING btree (keep_until);
 
 CREATE UNIQUE INDEX live_controls_scope ON toolfleet.live_controls USING btree (kind, tool, queue, tenant, pointer, value, subject, (((kind = 'limit'::text) AND (for_ms IS NOT NULL)))) NULLS NOT DISTINCT;
 

@@ -106,6 +106,8 @@ BEGIN
         -- Breakers: every process knows them; what workers count, and every move, is written by functions alone.
         ('breaker_states',   NULL, 'SELECT', 'dw'),
         ('breaker_windows',  NULL, 'SELECT', 'o'),
+        -- Kept answers name calls of the history; functions alone write them.
+        ('kept_answers',     NULL, 'SELECT', 'o'),
         -- Start times: two functions hand them out and close buckets; a dispatcher deletes what is not used any more.
         ('rate_buckets',     NULL, 'SELECT, DELETE', 'd'),
         -- Learned timeouts: workers count run times, a dispatcher looks at them and deletes what is old.
@@ -163,6 +165,10 @@ BEGIN
         ('breaker_report',    'w'),
         ('breaker_permit',    'w'),
         ('breaker_give_back', 'w'),
+        ('look',              'w'),
+        ('answer_of',         'dw'),
+        ('purge_answers',     'do'),
+        ('drop_old_answers',  'd'),
         ('take_starts',       'dw'),
         ('close_bucket',      'w'),
         ('renew_buckets',     'o'),
@@ -203,6 +209,8 @@ BEGIN
         ('only_problem',             '-'),
         ('interceptor_problem',      '-'),
         ('is_brake',                 '-'),
+        ('answer_key',               '-'),
+        ('answer_verdict',           '-'),
         ('breaker_problem',          '-'),
         ('breaker_ms',               '-'),
         ('breaker_terms',            '-'),

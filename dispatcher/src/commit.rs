@@ -206,6 +206,8 @@ pub(crate) fn new_call(
         args_hash: arguments.hash,
         original_args: (!arguments.coercions.is_empty()).then(|| submission.sent.clone()),
         coercions: arguments.coercions.clone(),
+        // A tool without a cache keeps nothing.
+        no_store: headers.no_store && manifest.cache.is_some(),
         session: headers.session.clone(),
         run: headers.run.clone(),
         meta: headers.meta.as_ref().map(|meta| meta.get().to_owned()),

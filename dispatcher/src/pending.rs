@@ -172,6 +172,7 @@ pub(crate) mod tests {
             kept_args: None,
             args_hash: [3; 32],
             original_args: None,
+            no_store: false,
             coercions: Vec::new(),
             session: None,
             run: None,

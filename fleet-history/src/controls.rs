@@ -58,7 +58,7 @@ pub struct ControlChange {
     /// When.
     #[serde(with = "time::serde::rfc3339")]
     pub at: OffsetDateTime,
-    /// `set`, `unset` or `expired`.
+    /// `set`, `changed`, `unset`, `expired`, or `purged` where kept answers were taken away.
     pub change: String,
     /// Of which control.
     pub control_id: i64,

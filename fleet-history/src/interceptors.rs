@@ -32,6 +32,8 @@ pub struct ListedInterceptor {
     pub waited: i64,
     /// Answers that it changed.
     pub changed: i64,
+    /// Calls that it answered, which only a cache does.
+    pub answered: i64,
     /// Hooks that failed.
     pub errors: i64,
     /// The time that its hooks took per call, in milliseconds.

@@ -10,7 +10,7 @@ use crate::{
     breaker::BreakerId,
     call::Priority,
     controls::ControlId,
-    ids::{InvalidName, QueueName, ToolName},
+    ids::{CallId, InvalidName, QueueName, ToolName},
 };
 
 /// Where a held call waits: in the line of its queue, or, if its tool has a limit, in the line of its tool, so that it delays
@@ -30,6 +30,9 @@ pub enum Line {
     /// Calls that wait for a target that fails. A few are released from here to probe it; when its breaker is closed, the others
     /// go back to their own line first.
     Breaker(BreakerId),
+    /// Calls that wait for the answer of an equal call. Nothing is released from here: when that call is over they go back to their
+    /// own line first, or follow another one.
+    After(CallId),
 }
 
 /// Why a call is held. The words are those of the column `held_why` of the view `calls`, which derives them from the line
@@ -46,16 +49,19 @@ pub enum HeldWhy {
     Pause,
     /// The breaker of its tool and target is open.
     Breaker,
+    /// An equal call fetches the answer.
+    Follows,
 }
 
 impl HeldWhy {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Room,
         Self::Slots,
         Self::Limit,
         Self::Pause,
         Self::Breaker,
+        Self::Follows,
     ];
 
     /// The word for it.
@@ -66,6 +72,7 @@ impl HeldWhy {
             Self::Limit => "limit",
             Self::Pause => "pause",
             Self::Breaker => "breaker",
+            Self::Follows => "follows",
         }
     }
 }
@@ -78,6 +85,8 @@ const SLOTS: &str = "slots/";
 const PAUSE: &str = "pause/";
 /// Precedes the id of a breaker.
 const BREAKER: &str = "breaker/";
+/// Precedes the id of the call whose answer is waited for.
+const AFTER: &str = "after/";
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -87,6 +96,7 @@ impl fmt::Display for Line {
             Self::Tool(tool) => write!(f, "{TOOL}{tool}"),
             Self::Pause(id) => write!(f, "{PAUSE}{id}"),
             Self::Breaker(id) => write!(f, "{BREAKER}{id}"),
+            Self::After(call) => write!(f, "{AFTER}{call}"),
         }
     }
 }
@@ -103,6 +113,8 @@ impl FromStr for Line {
             id.parse().map(Self::Pause)
         } else if let Some(id) = text.strip_prefix(BREAKER) {
             id.parse().map(Self::Breaker)
+        } else if let Some(call) = text.strip_prefix(AFTER) {
+            call.parse().map(Self::After)
         } else {
             text.parse().map(Self::Queue)
         }

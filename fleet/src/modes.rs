@@ -37,6 +37,8 @@ words! {
         RepeatCap = "repeat_cap",
         /// An attempt is given as much time as the fleet has learned.
         LearnedTimeout = "learned_timeout",
+        /// The answer of an equal call counts for a time.
+        Cache = "cache",
     }
 }
 

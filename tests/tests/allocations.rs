@@ -242,6 +242,7 @@ fn new_call() -> NewCall {
         args: format!("{{\"note\":\"{}\"}}", "x".repeat(200)),
         kept_args: None,
         original_args: None,
+        no_store: false,
         coercions: Vec::new(),
         args_hash: [1; 32],
         session: Some("session-17".parse().unwrap()),
@@ -282,6 +283,7 @@ fn endings_of(attempts: &[ClaimRow]) -> Vec<Ending> {
             error: None,
             preview: None,
             degraded: None,
+            copied: None,
         }),
         attempt: Some(EndedAttempt {
             outcome: OutcomeWord::Applied,

@@ -25,6 +25,7 @@ use tracing::Instrument;
 
 use crate::{
     brakes,
+    cache::pass as cache,
     conclude::{conclude, settling},
     cool_down,
     executors::StopReason,
@@ -65,8 +66,10 @@ async fn tell(worker: &WorkerProcess, executed: &Executed) -> EndedView {
     match recording.await {
         Ok(Recorded::Moved(decided)) => {
             reached(Checkpoint::Completed);
-            if executed.attempt.took_place {
-                Box::pin(make_room(worker)).await;
+            let is_followed = tool.manifest.cache.is_some();
+            if executed.attempt.took_place || is_followed {
+                // Dispatchers then release the next call of a tool with a limit, and let go who follows this one.
+                Box::pin(cache::ring(worker, is_followed.then_some(call))).await;
             }
             let (moved, ending) = *decided;
             let Executed { execution, .. } = executed;
@@ -323,11 +326,4 @@ async fn find_patiently(
         }
         reconnect.pause().await;
     }
-}
-
-/// Rings the dispatchers, which then release the next call of a tool with a limit.
-async fn make_room(worker: &WorkerProcess) {
-    let lost = "that a place is free was not told; a dispatcher finds out by itself";
-    let subject = worker.bus.subjects.room();
-    worker.bus.tell(subject, Bytes::new(), lost).await;
 }

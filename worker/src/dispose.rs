@@ -28,6 +28,10 @@ pub(crate) enum Skip {
     CircuitOpen,
     /// Only this worker, of several, cannot reach the tool's target: another one gets the call.
     OnlyHere,
+    /// An equal call had the answer; the call is ended.
+    Answered,
+    /// An equal call fetches the answer; the call is held in the line of that one.
+    Follows,
     /// The tool's limit of attempts at a time, or of starts in a time, is reached; the call is held in its tool's line.
     Limited,
     /// The call has a start time, which is so far away.
@@ -79,6 +83,8 @@ impl Skip {
             | Self::Held
             | Self::Paused
             | Self::CircuitOpen
+            | Self::Answered
+            | Self::Follows
             | Self::Limited
             | Self::CannotRun
             | Self::NoProgramSlot => Disposal::Ack,
@@ -102,6 +108,8 @@ impl Skip {
             Self::Held => "held",
             Self::Paused => "paused",
             Self::CircuitOpen => "circuit_open",
+            Self::Answered => "answered",
+            Self::Follows => "follows",
             Self::OnlyHere => "only_here",
             Self::NotYet => "not_yet",
             Self::Overdue => "overdue",

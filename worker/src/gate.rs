@@ -1,7 +1,7 @@
 //! The gate: every check that can refuse the call without an effect, before the claim.
 //!
-//! It finds the tool's version, reads the arguments, looks for a pause, asks the program's interceptors, renders the request,
-//! resolves secrets, and asks whether the target may be tried.
+//! It finds the tool's version, reads the arguments, looks for a pause, asks the program's interceptors, looks for a kept answer,
+//! renders the request, resolves secrets, and asks whether the target may be tried.
 
 use std::sync::Arc;
 
@@ -29,6 +29,7 @@ use fleet::{
 use crate::{
     brakes,
     breaker::pass as breaker,
+    cache::pass as cache,
     consent::{self, Consent},
     dispose::Skip,
     interceptor::EndedView,
@@ -70,10 +71,11 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
         worker.lacks.put_back(name, version, &obstacle);
         return Err(Box::pin(cannot_run(worker, call, rev, &obstacle)).await);
     }
-    let round = match worker.interceptors.is_empty() {
+    let mut round = match worker.interceptors.is_empty() {
         true => None,
         false => Some(Box::pin(consent(worker, &pointer, &tool, &args)).await?),
     };
+    cache::pass(worker, &pointer, &tool, newest, &mut round).await?;
     match prepare(worker, &tool, &args) {
         Ok(rendered) => {
             let program = if rendered.is_program {

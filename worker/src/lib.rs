@@ -73,6 +73,7 @@ mod gate;
 mod pause;
 
 mod breaker;
+mod cache;
 mod consent;
 
 mod programs;

@@ -25,6 +25,7 @@ use fleet::{
     said,
     secrets::Secrets,
     store::{
+        answers::Looking,
         ledger::{Claiming, Completing},
         rights::Duty,
         session::Postgres,
@@ -182,6 +183,8 @@ impl Started {
             name: config.name.clone(),
             events: Events::start(&bus, &mut lanes),
             replies: Replies::start(&bus, &mut lanes),
+            looking: Looking::start(&postgres, &mut lanes),
+            cache: Arc::default(),
             claiming: Claiming::start(id, &postgres, &mut lanes),
             completing: Completing::start(&postgres, &mut lanes),
             executors,
@@ -242,8 +245,7 @@ impl Started {
         tasks.spawn(timeouts::run(Arc::clone(worker), stop.clone()));
         let queues = self.config.queues.clone();
         tasks.spawn(inability::run(Arc::clone(worker), queues, stop.clone()));
-        let (chain, pool) = (Arc::clone(&worker.interceptors), worker.pool.clone());
-        tasks.spawn(onion::report::run(chain, pool, worker.id, stop.clone()));
+        tasks.spawn(onion::report::run(Arc::clone(worker), stop.clone()));
         let state_dir = self.state_dir.clone();
         tasks.spawn(neighbours::run(Arc::clone(worker), state_dir, stop.clone()));
         Ok(())

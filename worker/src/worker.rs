@@ -15,6 +15,7 @@ use fleet::{
     secrets::Secrets,
     store::{
         PgPool, StoreError,
+        answers::Looking,
         ledger::{Claiming, Completing},
         session::Postgres,
     },
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     breaker::counts::BreakerCounts,
+    cache::counts::CacheCounts,
     executors::registry::Executors,
     lacks::SaidLacks,
     onion::{Hearing, Link},
@@ -51,6 +53,10 @@ pub(crate) struct WorkerProcess {
     pub(crate) registry: Registry,
     /// What it has counted of breakers.
     pub(crate) breakers: Arc<BreakerCounts>,
+    /// Looks for kept answers.
+    pub(crate) looking: Looking,
+    /// What it has counted of caches.
+    pub(crate) cache: Arc<CacheCounts>,
     pub(crate) claiming: Claiming,
     pub(crate) completing: Completing,
     pub(crate) executors: Executors,

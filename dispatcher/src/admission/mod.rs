@@ -4,6 +4,7 @@
 //! pause first, then what has failed too often, then the tenant's quota, then its calls under way, then the room, so that a refused call has taken none from
 //! others.
 
+mod answered;
 mod decision;
 mod pause;
 mod shut;
@@ -11,7 +12,6 @@ mod shut;
 use fleet::{
     hold::{HeldWhy, Line},
     ids::CallId,
-    manifest::Manifest,
 };
 
 pub(crate) use self::decision::{Facts, NoSlot, line_of};
@@ -23,7 +23,7 @@ use crate::{
     check::{Checked, Submission},
     door::Door,
     meter::Permit,
-    quota::{Admitted, NoQuota},
+    quota::Admitted,
     refusal::Refusal,
 };
 
@@ -65,8 +65,14 @@ pub(crate) async fn admit(
         Err(none) => (Admitted::default(), Some(none)),
     };
     let shares_slots = door.running.most().is_some();
-    let shut = shut::breaker_of(door, tenant, newest, tool);
-    let goes_on = (pause.is_none() && shut.is_none() && asks_for_room(newest, no_quota))
+    let may_be_answered = answered::may_be(door, submission, tool);
+    // Who is answered needs nothing of the target; the gate holds the others.
+    let shut = match may_be_answered {
+        true => None,
+        false => shut::breaker_of(door, tenant, newest, tool),
+    };
+    let goes_on = pause.is_none() && shut.is_none() && no_quota.is_none();
+    let goes_on = (goes_on && (may_be_answered || !always_waits(newest)))
         .then(|| door.running.enter(&tool.queue, tenant, call))
         .flatten();
     let running_share = goes_on.and_then(|place| Some((place, door.meter.permit(&tool.queue)?)));
@@ -78,6 +84,7 @@ pub(crate) async fn admit(
         tool: Some((newest, &tool.queue)),
         no_room: permit.is_none(),
         shares_slots,
+        may_be_answered,
         ..Facts::default()
     };
     let (held, line) = match decide(&facts) {
@@ -92,11 +99,6 @@ pub(crate) async fn admit(
         quota,
         running: running.unwrap_or_default(),
     })
-}
-
-/// Whether a permit is taken: not for a refused call, and not for a tool whose calls always wait for a place.
-fn asks_for_room(tool: &Manifest, no_quota: Option<NoQuota>) -> bool {
-    no_quota.is_none() && !always_waits(tool)
 }
 
 /// Whether a request may go on, by the facts that are known before its call is read.
@@ -119,7 +121,10 @@ impl Admission {
 
     /// Whether the call starts as soon as its tool's limit lets it: it waits neither for the end of a pause nor for a breaker.
     pub(crate) const fn starts_now(&self) -> bool {
-        !matches!(self.held, Some(HeldWhy::Pause | HeldWhy::Breaker))
+        !matches!(
+            self.held,
+            Some(HeldWhy::Pause | HeldWhy::Breaker | HeldWhy::Follows)
+        )
     }
 
     /// The call is in the ledger: its shares are given back when the ledger says that it has ended.

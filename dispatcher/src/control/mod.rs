@@ -7,7 +7,11 @@ use bytes::Bytes;
 use fleet::{
     controls::PauseMode,
     ids::Label,
-    store::controls::{self, ControlKind, ControlSet, NewControl, Unset, WhichControl},
+    store::{
+        DecisionError, StoreError,
+        answers::{self, Purge},
+        controls::{self, ControlKind, ControlSet, NewControl, Unset, WhichControl},
+    },
     wire::{code::Code, message::Message, subjects::Subjects},
 };
 use serde_json::{Value, json};
@@ -68,6 +72,7 @@ async fn answer(
             set(door, request, &wish, tenant).await
         }
         Verb::Resume | Verb::Unset => unset(door, request, &wish, tenant).await,
+        Verb::Purge => purge(door, request, &wish, tenant).await,
         Verb::List => list(door, tenant).await,
     }
 }
@@ -90,7 +95,7 @@ async fn set(
             }
             (ControlKind::Limit, numbers)
         }
-        Verb::Pause | Verb::Resume | Verb::Unset | Verb::List => {
+        Verb::Pause | Verb::Resume | Verb::Unset | Verb::Purge | Verb::List => {
             let mode = asked.setting.unwrap_or(PauseMode::Wait);
             (ControlKind::Pause, json!(mode))
         }
@@ -163,6 +168,31 @@ async fn unset(
         }
         None => Ok(changed("not_found", "null")),
     }
+}
+
+/// Takes kept answers away. No process has to hear of it: each asks the ledger, call by call.
+async fn purge(
+    door: &Door,
+    request: &Request<'_>,
+    wish: &Wish,
+    tenant: Option<&Label>,
+) -> Result<Answer, Refusal> {
+    let scope = wish.scope();
+    let purge = Purge {
+        tool: scope.tool.unwrap_or_default(),
+        tenant: scope.tenant,
+        actor: &actor(request, wish),
+        note: wish.note(),
+        in_tenant: tenant,
+    };
+    let acquired = door.pool.acquire().await;
+    let silent = |error| DecisionError::from(StoreError::from_sqlx("purge answers", error));
+    let mut connection = acquired.map_err(silent).map_err(Refusal::undecided)?;
+    let purged = answers::purge(&mut connection, &purge).await;
+    let purged = purged.map_err(Refusal::undecided)?;
+    Ok(Answer::json(format!(
+        "{{\"result\":\"purged\",\"answers\":{purged}}}"
+    )))
 }
 
 /// The newest controls, as many as the server carries.

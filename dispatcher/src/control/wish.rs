@@ -23,6 +23,7 @@ pub(super) enum Verb {
     Breaker,
     Limit,
     Unset,
+    Purge,
     List,
 }
 
@@ -41,8 +42,8 @@ const LIMITS: Limits = Limits {
 };
 
 static VERBS: Message = Message::fixed(
-    "do must be pause, resume, set, only, breaker, limit, unset or list",
-    "do 必须是 pause、resume、set、only、breaker、limit、unset 或 list",
+    "do must be pause, resume, set, only, breaker, limit, unset, purge or list",
+    "do 必须是 pause、resume、set、only、breaker、limit、unset、purge 或 list",
 );
 static PAUSE: Message = Message::fixed(
     "do: pause, tool, queue, tenant, or several of them, and with a tool perhaps pointer and value; setting: wait or refuse, \
@@ -73,6 +74,10 @@ static LIMIT: Message = Message::fixed(
 static UNSET: Message = Message::fixed(
     "do: unset, control_id, actor, note",
     "do: unset, control_id, actor, note",
+);
+static PURGE: Message = Message::fixed(
+    "do: purge, tool, actor, note, and perhaps tenant",
+    "do: purge, tool, actor, note，可以再加 tenant",
 );
 static LIST: Message = Message::fixed("do: list, and nothing else", "do: list，没有其他字段");
 
@@ -119,6 +124,7 @@ impl Verb {
             Self::Breaker => &BREAKER,
             Self::Limit => &LIMIT,
             Self::Unset => &UNSET,
+            Self::Purge => &PURGE,
             Self::List => &LIST,
         }
     }
@@ -164,6 +170,7 @@ impl Verb {
                 "limit", "calls", "per_ms", "burst", "actor", "note", "for_ms",
             ],
             Self::Unset => &["control_id", "actor", "note"],
+            Self::Purge => &["tool", "tenant", "actor", "note"],
             Self::List => &[],
         }
     }
@@ -215,6 +222,7 @@ impl Wish {
             Verb::Breaker => asked.tool.is_some() && asked.position.is_some(),
             Verb::Limit => asked.limit.is_some() && asked.calls.is_some() && asked.per_ms.is_some(),
             Verb::Unset => asked.control_id.is_some(),
+            Verb::Purge => asked.tool.is_some(),
         }
     }
 

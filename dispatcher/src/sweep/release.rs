@@ -166,7 +166,11 @@ impl Sweep {
                 // Those that have all they may have take no part in the turn.
                 Line::Slots(_) => AT_ONCE,
                 Line::Tool(_) if is_paced => AT_ONCE,
-                Line::Queue(_) | Line::Tool(_) | Line::Pause(_) | Line::Breaker(_) => at_once,
+                Line::Queue(_)
+                | Line::Tool(_)
+                | Line::Pause(_)
+                | Line::Breaker(_)
+                | Line::After(_) => at_once,
             };
             let asking = release::tenants(connection, line, last.as_ref(), asked);
             let tenants = within("look who waits in a line", STATEMENT_MAX, asking).await?;
@@ -180,9 +184,11 @@ impl Sweep {
                     self.turn_of_starts(connection, tool, tenants, at_once)
                         .await?
                 }
-                Line::Queue(_) | Line::Tool(_) | Line::Pause(_) | Line::Breaker(_) => {
-                    Turn::of(tenants, at_once)
-                }
+                Line::Queue(_)
+                | Line::Tool(_)
+                | Line::Pause(_)
+                | Line::Breaker(_)
+                | Line::After(_) => Turn::of(tenants, at_once),
             };
             all_served = turn.shares.is_empty();
             if all_served {
@@ -340,8 +346,9 @@ impl Sweep {
     ) -> Result<usize, StoreError> {
         let room = match line {
             Line::Queue(queue) | Line::Slots(queue) => self.room_of_queue(queue).await,
-            // Nobody is released from there: who waits for a pause, or for a breaker to close, goes back to another line first.
-            Line::Pause(_) | Line::Breaker(_) => 0,
+            // Nobody is released from there: who waits for a pause, for a breaker to close or for another call, goes back to another
+            // line first.
+            Line::Pause(_) | Line::Breaker(_) | Line::After(_) => 0,
             Line::Tool(tool) => {
                 let counting = limited::admitted(connection, tool);
                 let counted = within("count the calls of a tool", STATEMENT_MAX, counting).await?;

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use fleet::store::{
-    StoreError, breakers, open_counts, snapshot, starts,
+    StoreError, answers, breakers, open_counts, snapshot, starts,
     sweep::{self, Upkeep},
     timeouts,
 };
@@ -14,17 +14,22 @@ use super::{
     pace::{self, Rest},
 };
 
+/// How many steps of old answers are dropped in one go.
+const ANSWER_STEPS: usize = 20;
+
 /// The hot tables whose last vacuum was for nothing.
 type Rests = HashMap<&'static str, Rest>;
 
 impl Sweep {
     /// Vacuums every second where there is something to vacuum, for until then new rows go to pages of their own, and where
-    /// a snapshot kept the dead rows, not before it is another one; folds counts every few seconds, keeps partitions every hour.
+    /// a snapshot kept the dead rows, not before it is another one; folds counts every few seconds, drops old answers every minute,
+    /// keeps partitions every hour.
     /// Cancel-safe: each is one statement.
     pub(super) async fn keep_up(self) {
-        let (mut often, mut seldom, mut hourly) = (
+        let (mut often, mut seldom, mut minutely, mut hourly) = (
             every(Duration::from_secs(1)),
             every(Duration::from_secs(5)),
+            every(Duration::from_secs(60)),
             every(Duration::from_secs(3600)),
         );
         let mut rests = Rests::new();
@@ -32,6 +37,7 @@ impl Sweep {
             let kept = tokio::select! {
                 _ = often.tick() => self.vacuum(&mut rests).await,
                 _ = seldom.tick() => self.fold().await,
+                _ = minutely.tick() => self.old_answers().await,
                 _ = hourly.tick() => self.partitions().await.and(self.recount().await).and(self.buckets().await).and(self.breakers().await).and(self.run_times().await),
             };
             self.warn("upkeep", kept);
@@ -69,6 +75,17 @@ impl Sweep {
     async fn fold(&self) -> Result<(), StoreError> {
         let mut connection = self.postgres.connect_for_upkeep().await?;
         open_counts::fold(&mut connection).await.map(drop)
+    }
+
+    /// At most so many steps at a time, so that nothing else waits for them.
+    async fn old_answers(&self) -> Result<(), StoreError> {
+        let mut connection = self.postgres.connect_for_upkeep().await?;
+        for _step in 0..ANSWER_STEPS {
+            if !answers::drop_old(&mut connection).await? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     async fn recount(&self) -> Result<(), StoreError> {

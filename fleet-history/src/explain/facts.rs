@@ -36,6 +36,9 @@ pub struct Facts {
     /// The breaker for which it waits.
     #[serde(default)]
     pub(crate) breaker: Option<BreakerFacts>,
+    /// The call whose answer it waits for, while that is open.
+    #[serde(default)]
+    pub(crate) leader: Option<LeaderFacts>,
     /// Calls of its tenant that are before it in the line, up to 10,000.
     #[serde(default)]
     pub(crate) ahead: Option<i64>,
@@ -131,6 +134,13 @@ pub(crate) struct BreakerFacts {
     #[serde(with = "time::serde::rfc3339::option")]
     pub(crate) open_until: Option<OffsetDateTime>,
     pub(crate) why: Option<OpenedBy>,
+}
+
+/// A call that fetches the answer for others.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct LeaderFacts {
+    pub(crate) call_id: CallId,
+    pub(crate) state: String,
 }
 
 /// What was counted when a breaker opened.

@@ -37,8 +37,11 @@ SELECT row_to_json(f)::text FROM (
            CASE WHEN c.held AND c.line LIKE 'breaker/%' THEN (SELECT row_to_json(b) FROM (
                 SELECT k.target, k.state, k.forced, k.opened_at, k.open_until, k.why FROM toolfleet.breakers k
                 WHERE c.line = 'breaker/' || k.breaker_id) b) END AS breaker,
+           CASE WHEN c.held AND c.line LIKE 'after/%' THEN (SELECT row_to_json(l) FROM (
+                SELECT o.call_id, CASE WHEN o.held THEN 'held' ELSE o.state END AS state FROM toolfleet.calls o
+                WHERE o.call_id = substr(c.line, 7)::uuid AND o.finished_at IS NULL) l) END AS leader,
            -- Another wall behind the one that holds it now.
-           CASE WHEN c.held AND c.line NOT LIKE 'breaker/%' THEN (
+           CASE WHEN c.held AND c.line NOT LIKE 'breaker/%' AND c.line NOT LIKE 'after/%' THEN (
                 SELECT coalesce(f.forced, CASE WHEN EXISTS (
                     SELECT FROM toolfleet.breakers b WHERE b.tool = c.tool AND b.state <> 'closed') THEN 'open' ELSE 'closed' END)
                 FROM toolfleet.tools t

@@ -10,6 +10,7 @@ mod look;
 
 mod explanation;
 
+mod follows;
 mod rates;
 mod waiting;
 

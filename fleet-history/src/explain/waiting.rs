@@ -11,7 +11,7 @@ use time::Duration;
 use super::{
     explanation::{Explanation, because, counted},
     facts::{BreakerFacts, Facts, ToolLimit, is_late},
-    rates,
+    follows, rates,
 };
 use crate::instant::instant;
 
@@ -257,6 +257,9 @@ fn held(facts: &Facts, workers: &QueueWorkers<'_>) -> Explanation {
     }
     if facts.held_why.as_deref() == Some(HeldWhy::Breaker.as_str()) {
         return circuit_open(facts);
+    }
+    if facts.held_why.as_deref() == Some(HeldWhy::Follows.as_str()) {
+        return follows::waits(facts);
     }
     let behind = behind(facts);
     if workers.awake == 0 {

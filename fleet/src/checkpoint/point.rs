@@ -24,6 +24,8 @@ words! {
         Delivered = "delivered",
         /// The message will not become an attempt: the row says why. It is not acknowledged.
         Skipped = "skipped",
+        /// The ledger has said what a kept answer means for the call; it may be held behind the one that fetches the answer.
+        Looked = "looked",
         /// The ledger has given out a permit to probe a target; nothing is claimed.
         Permitted = "permitted",
         /// The request is ready to go out; nothing is claimed.
@@ -58,6 +60,8 @@ words! {
         Released = "released",
         /// Held calls were moved into the line of a pause, or out of it; others are still where they were.
         PauseMoved = "pause_moved",
+        /// Calls that followed one which is over were moved to another line, or a part of them; they are held there.
+        LineLetGo = "line_let_go",
         /// Calls whose pointer may be lost were found; they are not published.
         LostPointerFound = "lost_pointer_found",
         /// Calls whose deadline has passed were found; they are not ended.
@@ -101,6 +105,7 @@ impl Checkpoint {
             | Self::Answered => Role::Dispatcher,
             Self::Delivered
             | Self::Skipped
+            | Self::Looked
             | Self::Permitted
             | Self::Gated
             | Self::ClaimSent
@@ -117,6 +122,7 @@ impl Checkpoint {
             Self::DueTaken
             | Self::Released
             | Self::PauseMoved
+            | Self::LineLetGo
             | Self::LostPointerFound
             | Self::ExpiredFound
             | Self::DeathDeclared
@@ -128,11 +134,12 @@ impl Checkpoint {
         }
     }
 
-    /// Whether a process gets here only now and then: when a target that failed is tried again, or a rate is used up.
+    /// Whether a process gets here only now and then: when a target that failed is tried again, a rate is used up, or a tool has a
+    /// cache.
     pub const fn is_rare(self) -> bool {
         matches!(
             self,
-            Self::Permitted | Self::Paced | Self::Counted | Self::Reported
+            Self::Looked | Self::Permitted | Self::Paced | Self::Counted | Self::Reported
         )
     }
 
@@ -151,6 +158,7 @@ impl Checkpoint {
             | Self::Answered
             | Self::Delivered
             | Self::Skipped
+            | Self::Looked
             | Self::Permitted
             | Self::Gated
             | Self::Paced
@@ -159,6 +167,7 @@ impl Checkpoint {
             | Self::DueTaken
             | Self::Released
             | Self::PauseMoved
+            | Self::LineLetGo
             | Self::LostPointerFound
             | Self::ExpiredFound
             | Self::DeathDeclared

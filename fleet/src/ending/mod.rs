@@ -14,7 +14,7 @@
 //! functions decide themselves (`settle`, `cancel`, `quarantine`, `toolfleet_tool.succeed`) is a fact here as well, and
 //! `tests/tests/ledger/endings.rs` compares the two cell by cell.
 //!
-//! A new kind of ending is a row of the table and a fact: an answer from the cache, a fallback, an answer from the client.
+//! A new kind of ending is a row of the table and a fact: a fallback, an answer from the client.
 
 mod table;
 
@@ -28,7 +28,7 @@ pub use self::{
     fact::{Fact, Found, after_lost_writes, decide},
     lost::LostAttempt,
     record::{EndedAttempt, Ending, EndingKind, Guard, Moved},
-    table::{Decision, Happened, Words},
+    table::{Copied, Decision, Happened, Words},
 };
 pub use crate::retry::{Known, Tries};
 

@@ -2,6 +2,7 @@
 
 use crate::{
     call::{CallOutcome, EffectKnown, Source, State},
+    ids::CallId,
     state::{Move, next},
 };
 
@@ -20,6 +21,8 @@ pub enum Happened {
     Cancelled,
     /// Its time was over before it could run.
     Expired,
+    /// An equal call had the answer.
+    Answered,
     /// It was in doubt, and the effect turned out to have happened.
     SettledApplied,
     /// It was in doubt, and the effect turned out not to have happened.
@@ -49,6 +52,7 @@ impl Happened {
             Self::InDoubt => (Move::Doubt, CallOutcome::Unknown, Source::Error),
             Self::Cancelled => (Move::Cancel, CallOutcome::SystemError, Source::Error),
             Self::Expired => (Move::Expire, CallOutcome::SystemError, Source::Error),
+            Self::Answered => (Move::Succeed, CallOutcome::Success, Source::Cache),
             Self::SettledApplied => (Move::Succeed, CallOutcome::Success, Source::Settled),
             Self::SettledNotApplied | Self::Abandoned => {
                 (Move::Fail, CallOutcome::SystemError, Source::Settled)
@@ -81,6 +85,17 @@ pub struct Decision {
     pub error: Option<String>,
     /// Why the answer is not the live one.
     pub degraded: Option<String>,
+    /// The call whose answer the ledger copies, instead of a result.
+    pub copied: Option<Copied>,
+}
+
+/// The answer of another call, which the ledger has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Copied {
+    /// That call. Where the ledger does not have its answer any more, nothing moves.
+    pub from: CallId,
+    /// How many bytes the answer has.
+    pub bytes: usize,
 }
 
 impl Decision {
@@ -105,6 +120,7 @@ impl Decision {
             preview: None,
             error,
             degraded: None,
+            copied: None,
         }
     }
 

@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use super::*;
 use crate::{
     call::{CallOutcome, Effect, EffectKnown, Language, Source, State},
+    ids::CallId,
     manifest::RetryPolicy,
     outcome::{Outcome, OutcomeWord, ToolFailure},
     taken_back::TakenBack,
@@ -109,6 +110,11 @@ fn with_all_facts(mut look: impl FnMut(&str, &Fact<'_>)) {
         look("disproved", &Fact::Disproved(failure));
         look("refused", &Fact::Refused(failure));
     }
+    let copied = Copied {
+        from: CallId::generate(),
+        bytes: 7,
+    };
+    look("answered", &Fact::Answered(copied));
     for flag in [false, true] {
         let expired = Fact::Expired {
             obstacle: None,
@@ -152,6 +158,7 @@ fn every_fact_is_a_legal_move_whose_words_agree() {
                     result,
                     preview,
                     degraded,
+                    copied,
                 }) => {
                     assert!(preview.is_none(), "{what}");
                     assert!(state.is_terminal(), "{what}");
@@ -161,7 +168,13 @@ fn every_fact_is_a_legal_move_whose_words_agree() {
                     let settled = source == Source::Settled;
                     assert_eq!(error.is_none(), worked || settled, "{what}");
                     let live = matches!(outcome, CallOutcome::Success | CallOutcome::BusinessError);
-                    assert_eq!(source == Source::Live, live && !settled, "{what}");
+                    let answered = copied.is_some();
+                    assert_eq!(source == Source::Cache, answered, "{what}");
+                    assert_eq!(
+                        source == Source::Live,
+                        live && !settled && !answered,
+                        "{what}"
+                    );
                     // Of one thing alone that is over nobody knows whether it happened.
                     let abandoned = matches!(
                         fact,

@@ -17,7 +17,7 @@ use super::{duration, flow::flow};
 use crate::arguments::{Violation, nearest};
 
 /// Names from other systems for a field, and the name here.
-const ELSEWHERE: [(&str, &str); 8] = [
+const ELSEWHERE: [(&str, &str); 10] = [
     ("args", "input_schema"),
     ("arguments", "input_schema"),
     ("inputs", "input_schema"),
@@ -26,6 +26,8 @@ const ELSEWHERE: [(&str, &str); 8] = [
     ("returns", "output_schema"),
     ("side_effects", "effect"),
     ("throttle", "rate_limit"),
+    ("caching", "cache"),
+    ("memoize", "cache"),
 ];
 
 /// Words that people write as an effect.

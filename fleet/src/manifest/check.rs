@@ -75,6 +75,9 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
         ),
         None => {}
     }
+    if let Some(cache) = &manifest.cache {
+        cache.check(manifest.effect, manifest.sensitive.as_ref(), &mut problems);
+    }
     doubts(manifest, &mut problems);
     answers(manifest, &mut problems);
     interceptors(manifest, &mut problems);

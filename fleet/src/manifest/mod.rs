@@ -1,11 +1,12 @@
 //! A tool manifest: what an operator writes, what is stored as an immutable version.
 //!
-//! `version` is the content of one file; `policy`, `retry`, `rate`, `breaker`, `probe`, `timeout`, `large_result`, `executor` and `sandbox` are parts of it. `parse` reads a file in
+//! `version` is the content of one file; `policy`, `retry`, `rate`, `breaker`, `cache`, `probe`, `timeout`, `large_result`, `executor` and `sandbox` are parts of it. `parse` reads a file in
 //! three steps: `document` (YAML or JSON), the schema of a manifest with its `advice`, and `check` for what its fields say
 //! together. For that, `required` looks at the input schema, and `request` and `sql` at the two executors that are written as
 //! text. `lint` warns of what a model may misunderstand.
 
 mod breaker;
+mod cache;
 mod duration;
 mod executor;
 mod large_result;
@@ -36,6 +37,7 @@ mod lint;
 
 pub use self::{
     breaker::{BreakerSpec, Percent, SlowSpec, WhenOpen},
+    cache::CacheSpec,
     duration::{format_duration, parse_duration},
     executor::{
         ExecutorSpec, HttpSpec, NativeSpec, NatsSpec, OwnSpec, ProcessSpec, RowBounds, SqlSpec,

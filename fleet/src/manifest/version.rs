@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{
     breaker::{BreakerSpec, WhenOpen},
+    cache::CacheSpec,
     duration,
     executor::ExecutorSpec,
     large_result::LargeResult,
@@ -83,6 +84,9 @@ pub struct Manifest {
     /// What becomes of queued calls while the breaker is open. `None`: a read fails, a write waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when_open: Option<WhenOpen>,
+    /// How long a good answer counts for equal calls. `None`: each call asks the tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheSpec>,
     /// How often a call may lose the worker that runs it, 0 to 100; with the next loss it is set aside. A worker that leaves in
     /// order is not lost. A `once` call is in doubt after the first loss whatever this says.
     #[serde(

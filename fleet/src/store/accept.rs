@@ -55,6 +55,8 @@ pub struct NewCall {
     pub original_args: Option<String>,
     /// What was changed.
     pub coercions: Vec<Coercion>,
+    /// Whether its answer is no other call's, and no other call's is its answer.
+    pub no_store: bool,
     /// The caller's session.
     pub session: Option<Label>,
     /// The caller's run.
@@ -182,6 +184,7 @@ impl Statement for Accept {
                 .bind(rows.iter().map(|r| r.line.to_string()).collect::<Vec<_>>())
                 .bind(rows.iter().map(|r| r.held).collect::<Vec<_>>())
                 .bind(rows.iter().map(|r| r.done_secret.0).collect::<Vec<_>>())
+                .bind(sparse(rows.iter().map(|r| r.no_store.then_some(true))))
                 .fetch_all(connection)
                 .await?;
             let mut accepted = std::collections::HashMap::with_capacity(decided.len());

@@ -18,7 +18,7 @@ use crate::{
     wire::envelope::Timing,
 };
 pub use crate::{
-    ending::{Decision, EndedAttempt, Ending, EndingKind, Guard, Moved},
+    ending::{Copied, Decision, EndedAttempt, Ending, EndingKind, Guard, Moved},
     taken_back::AttemptCost,
 };
 
@@ -43,18 +43,26 @@ const PARTS: [(&str, &str); 4] = [
     ),
 ];
 
-static END_RUNNING: LazyLock<String> =
-    LazyLock::new(|| with_parts(include_str!("sql/end_running.sql"), "NULL::text"));
+/// Only the row says in which line a call waited to its end, and it is gone then.
+const HELD_DETAILS: &str = "CASE WHEN o.held THEN json_build_object('line', o.line) END";
+/// The same, or from which call an answer was copied.
+const DETAILS: &str = "CASE WHEN m.copied IS NOT NULL THEN json_build_object('from', m.copied) \
+                        WHEN o.held THEN json_build_object('line', o.line) END";
+
+static END_RUNNING: LazyLock<String> = LazyLock::new(|| {
+    let own = [("preview", "NULL::text"), ("details", HELD_DETAILS)];
+    with_parts(include_str!("sql/end_running.sql"), own)
+});
 static WAITING: LazyLock<String> = LazyLock::new(|| moving(""));
 static SKIPPING: LazyLock<String> = LazyLock::new(|| moving("SKIP LOCKED"));
 
 fn moving(locks: &str) -> String {
     let statement = put_together(include_str!("sql/complete.sql"), &[("locks", locks)]);
-    with_parts(&statement, "m.preview")
+    with_parts(&statement, [("preview", "m.preview"), ("details", DETAILS)])
 }
 
-fn with_parts(statement: &str, preview: &str) -> String {
-    put_together(&put_together(statement, &PARTS), &[("preview", preview)])
+fn with_parts(statement: &str, own: [(&str, &str); 2]) -> String {
+    put_together(&put_together(statement, &PARTS), &own)
 }
 
 /// The columns that only some kinds of ending have.
@@ -104,6 +112,10 @@ impl<'a> Sent<'a> {
     fn degraded(&self) -> Option<&'a str> {
         self.end?.degraded.as_deref()
     }
+
+    fn copied(&self) -> Option<Copied> {
+        self.end?.copied
+    }
 }
 
 /// One word of how each call ended.
@@ -125,11 +137,13 @@ impl Statement for Complete {
 
     fn weight(row: &Ending) -> usize {
         let sent = Sent::of(row);
-        256 + [sent.result(), sent.preview(), sent.error, sent.degraded()]
-            .into_iter()
-            .flatten()
-            .map(str::len)
-            .sum::<usize>()
+        let copied = sent.copied().map_or(0, |copied| copied.bytes);
+        256 + copied
+            + [sent.result(), sent.preview(), sent.error, sent.degraded()]
+                .into_iter()
+                .flatten()
+                .map(str::len)
+                .sum::<usize>()
     }
 
     fn run<'a>(
@@ -255,6 +269,7 @@ async fn move_any(
         .bind(stopped.collect::<Vec<_>>())
         .bind(sparse(sent.iter().map(Sent::degraded)))
         .bind(sparse(sent.iter().map(Sent::preview)))
+        .bind(sparse(sent.iter().map(|s| Some(s.copied()?.from.0))))
         .fetch_all(connection)
         .await?;
     read_moves(&moved, ended)

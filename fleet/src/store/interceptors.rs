@@ -21,6 +21,8 @@ pub struct InterceptorCounts {
     pub waited: u64,
     /// Answers that it changed.
     pub changed: u64,
+    /// Calls that it answered, which only a cache does.
+    pub answered: u64,
     /// Hooks that panicked, took too long or could not be called.
     pub errors: u64,
     /// The time that all its hooks took, in microseconds.
@@ -47,15 +49,15 @@ pub async fn record(
         serde_json::to_string(counts).map_err(|error| StoreError::unreadable(doing, error))?;
     let writing = sqlx::query(
         "INSERT INTO toolfleet.interceptor_stats \
-             (worker_id, name, calls, continued, refused, waited, changed, errors, own_us, last_error, last_error_at) \
-         SELECT w.worker_id, s.name, s.calls, s.continued, s.refused, s.waited, s.changed, s.errors, s.own_us, s.last_error, \
+             (worker_id, name, calls, continued, refused, waited, changed, answered, errors, own_us, last_error, last_error_at) \
+         SELECT w.worker_id, s.name, s.calls, s.continued, s.refused, s.waited, s.changed, s.answered, s.errors, s.own_us, s.last_error, \
                 now() - s.last_error_age_ms * interval '1 millisecond' \
          FROM toolfleet.worker_processes w, json_to_recordset($2::text::json) AS s (name text, calls bigint, continued bigint, \
-             refused bigint, waited bigint, changed bigint, errors bigint, own_us bigint, last_error text, last_error_age_ms bigint) \
+             refused bigint, waited bigint, changed bigint, answered bigint, errors bigint, own_us bigint, last_error text, last_error_age_ms bigint) \
          WHERE w.worker_id = $1 \
          ON CONFLICT (worker_id, name) DO UPDATE SET \
              calls = excluded.calls, continued = excluded.continued, refused = excluded.refused, waited = excluded.waited, \
-             changed = excluded.changed, errors = excluded.errors, own_us = excluded.own_us, \
+             changed = excluded.changed, answered = excluded.answered, errors = excluded.errors, own_us = excluded.own_us, \
              last_error = excluded.last_error, last_error_at = excluded.last_error_at",
     )
     .bind(worker.0)

@@ -12,6 +12,7 @@ pub use self::decision::DecisionError;
 
 pub mod accept;
 mod answer;
+pub mod answers;
 pub mod breakers;
 pub mod bulk_retries;
 pub mod cancel;
@@ -22,6 +23,7 @@ pub mod controls;
 mod decision;
 pub mod expiry;
 pub mod figures;
+pub mod followers;
 pub mod health;
 mod history_indexes;
 pub mod interceptors;

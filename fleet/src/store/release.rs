@@ -60,7 +60,7 @@ pub struct Holding {
     pub unknown: Option<String>,
 }
 
-/// The pattern of a line that parses, other than those of pauses and breakers; see [`Line`]. Lines of other forms are skipped.
+/// The pattern of a line that parses, other than those of pauses, breakers and followers; see [`Line`]. Lines of other forms are skipped.
 const KNOWN: &str = "^(tool/|slots/)?[^/]+$";
 /// The pattern of the line of a pause or a breaker. There are not many more than the ledger takes controls, and one for each tool
 /// and target with a breaker.
@@ -75,17 +75,21 @@ const UNKNOWN_MAX: i64 = 10_000;
 /// Postgres does not answer.
 pub async fn lines(connection: &mut PgConnection, limit: u32) -> Result<Holding, StoreError> {
     let doing = "look which lines hold calls";
-    // One index entry for each line; `known` counts the known lines before this one, `others` the unknown.
+    // One index entry for each line; `known` counts the known lines before this one, `others` the unknown. Those of followers, of
+    // which there may be many, are passed over at once where texts are compared byte by byte, else one by one.
     let found: Result<Vec<String>, _> = sqlx::query_scalar(
         "WITH RECURSIVE holding AS ( \
              (SELECT line, 0::bigint AS known, 0::bigint AS others \
               FROM toolfleet.open_calls WHERE held ORDER BY line LIMIT 1) \
              UNION ALL \
-             SELECT (SELECT o.line FROM toolfleet.open_calls o WHERE o.held AND o.line > h.line ORDER BY o.line LIMIT 1), \
-                    h.known + (h.line ~ $2)::int, h.others + (h.line !~ $2 AND h.line !~ $4)::int \
+             SELECT (SELECT o.line FROM toolfleet.open_calls o \
+                     WHERE o.held AND o.line > CASE WHEN h.line LIKE 'after/%' THEN greatest(h.line, 'after0') ELSE h.line END \
+                     ORDER BY o.line LIMIT 1), \
+                    h.known + (h.line ~ $2)::int, h.others + (h.line !~ $2 AND h.line !~ $4 AND h.line NOT LIKE 'after/%')::int \
              FROM holding h WHERE h.line IS NOT NULL AND h.known < $1 AND h.others < $3) \
          SELECT line FROM holding \
-         WHERE line ~ $2 AND known < $1 OR line ~ $4 OR line !~ $2 AND line !~ $4 AND others = 0",
+         WHERE line ~ $2 AND known < $1 OR line ~ $4 \
+            OR line !~ $2 AND line !~ $4 AND line NOT LIKE 'after/%' AND others = 0",
     )
     .bind(i64::from(limit))
     .bind(KNOWN)
@@ -99,6 +103,8 @@ pub async fn lines(connection: &mut PgConnection, limit: u32) -> Result<Holding,
         match line.parse() {
             Ok(Line::Pause(pause)) => holding.pauses.push(pause),
             Ok(Line::Breaker(breaker)) => holding.breakers.push(breaker),
+            // The query leaves them out.
+            Ok(Line::After(_)) => {}
             Ok(line) => holding.lines.push(line),
             Err(_of_a_newer_release) => holding.unknown = Some(line),
         }

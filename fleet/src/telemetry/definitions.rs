@@ -105,6 +105,8 @@ definitions! {
         "From the acceptance of a call of a tool with a rate limit to the start of its first attempt");
     SKIPPED_CLAIMS = counter("toolfleet.skipped.claims", "{claim}", &[REASON],
         "Pointers that did not become an attempt");
+    CACHE_LOOKS = counter("toolfleet.cache.looks", "{call}", &[TOOL, FOUND],
+        "Calls of tools with a cache, by what was found for them: hit, followed, miss, or alone for those without a part in it");
     BREAKER_OPENINGS = counter("toolfleet.breaker.openings", "{opening}", &[TOOL],
         "Times that a breaker opened, or opened again after a probe, by the worker whose report decided it");
     POSTPONED_CALLS = counter("toolfleet.postponed.calls", "{call}", &[TOOL, REASON],

@@ -124,6 +124,7 @@ mod tests {
         metrics.released(Duration::from_millis(40));
         metrics.claimed(Duration::from_millis(1));
         metrics.skipped("terminal");
+        metrics.looked(&echo, "hit");
         metrics.postponed(&echo, Lack::Secret);
         metrics.intercepted("redact", "continue");
         metrics.intercept_took("redact", Duration::from_millis(1), true);

@@ -51,6 +51,7 @@ pub struct Metrics {
     queue_wait: Histogram<f64>,
     rate_wait: Histogram<f64>,
     skipped_claims: Counter<u64>,
+    cache_looks: Counter<u64>,
     postponed_calls: Counter<u64>,
     intercept_verdicts: Counter<u64>,
     intercept_duration: Histogram<f64>,
@@ -169,6 +170,12 @@ impl Metrics {
     /// A pointer did not become an attempt.
     pub fn skipped(&self, reason: &'static str) {
         self.skipped_claims.add(1, &[word(fields::REASON, reason)]);
+    }
+
+    /// A kept answer was looked for; `found`: hit, followed, miss or alone.
+    pub fn looked(&self, tool: &ToolName, found: &'static str) {
+        let labels = [self.tools.label(tool), word(fields::FOUND, found)];
+        self.cache_looks.add(1, &labels);
     }
 
     /// This worker puts a call back because it lacks something.
@@ -344,6 +351,7 @@ impl Metrics {
             queue_wait: seconds(meter, define::QUEUE_WAIT),
             rate_wait: seconds(meter, define::RATE_WAIT),
             skipped_claims: counter(meter, define::SKIPPED_CLAIMS),
+            cache_looks: counter(meter, define::CACHE_LOOKS),
             postponed_calls: counter(meter, define::POSTPONED_CALLS),
             intercept_verdicts: counter(meter, define::INTERCEPT_VERDICTS),
             intercept_duration: seconds(meter, define::INTERCEPT_DURATION),

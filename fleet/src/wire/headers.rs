@@ -47,6 +47,8 @@ pub struct RequestHeaders {
     pub language: Option<Language>,
     /// `Toolfleet-Meta`: a JSON object, as it came.
     pub meta: Option<Box<RawValue>>,
+    /// `Cache-Control` with `no-store`: its answer is not another call's, and no other call's is its answer.
+    pub no_store: bool,
     /// `traceparent`, `tracestate`, `baggage`.
     pub trace: TraceContext,
 }
@@ -158,6 +160,7 @@ impl RequestHeaders {
             tool_version: read_one(lines, "Toolfleet-Tool-Version", rules::VERSION, version)?,
             language: read_one(lines, LANGUAGE, rules::LANGUAGE, |text| text.parse().ok())?,
             meta: read_one(lines, "Toolfleet-Meta", rules::META, read_meta)?,
+            no_store: is_no_store(lines)?,
             trace: TraceContext::from_headers(|name| one_of(lines, name).map(str::to_owned)),
         })
     }
@@ -310,6 +313,13 @@ fn read_prefer(text: &str) -> Option<Prefer> {
         }
         None | Some(_) => None,
     }
+}
+
+/// Whether one of the header's directives says so. The others are about caches between a caller and a server, of which there are none.
+fn is_no_store(lines: &[(&str, &str)]) -> Result<bool, BadHeader> {
+    let said = one(lines, "Cache-Control")?;
+    let mut directives = said.unwrap_or_default().split(',');
+    Ok(directives.any(|directive| directive.trim().eq_ignore_ascii_case("no-store")))
 }
 
 fn read_deadline(text: &str) -> Option<Duration> {

@@ -6,6 +6,7 @@
 mod support;
 
 mod agreement;
+mod answers;
 mod differential;
 mod endings;
 

@@ -418,6 +418,7 @@ fn failed_without_effect() -> EndingKind {
         error: None,
         preview: None,
         degraded: None,
+        copied: None,
     })
 }
 

@@ -153,8 +153,8 @@ async fn put_in_line(ledger: &Ledger, call: CallId, line: &str) {
 async fn lines_of_a_newer_release_are_skipped_and_are_in_no_others_way() {
     let ledger = Ledger::fresh().await;
     let unknown = [
-        "after/0198c0de-0000-7000-8000-000000000001",
-        "after/0198c0de-0000-7000-8000-000000000002",
+        "behind/0198c0de-0000-7000-8000-000000000001",
+        "behind/0198c0de-0000-7000-8000-000000000002",
         "nap/7",
         "tool/x/key",
     ];
@@ -164,6 +164,12 @@ async fn lines_of_a_newer_release_are_skipped_and_are_in_no_others_way() {
     }
     let paused = ledger.accepted(held("a", Priority::Normal)).await;
     put_in_line(&ledger, paused, "pause/7").await;
+    // Those of followers are passed over: who follows goes back to another line first.
+    for n in 1..=9 {
+        let follower = ledger.accepted(held("a", Priority::Normal)).await;
+        let line = format!("after/0198c0de-0000-7000-8000-00000000000{n}");
+        put_in_line(&ledger, follower, &line).await;
+    }
     let connection = &mut connect(&ledger).await;
     let alone = release::lines(connection, 10).await.unwrap();
     // Of a pause nothing is released, and it is known.

@@ -190,6 +190,21 @@ const MATRIX: &[(&str, &str)] = &[
         "SELECT toolfleet.close_bucket('charge', 'acme', 1000)",
     ),
     ("mdwor", "SELECT toolfleet.rate_of('charge')"),
+    // Kept answers: a worker looks, functions write.
+    ("mw", "SELECT * FROM toolfleet.look('{}', '{}', '{}', '{}')"),
+    ("mdw", "SELECT toolfleet.answer_of(gen_random_uuid())"),
+    (
+        "mdo",
+        "SELECT toolfleet.purge_answers('charge', 'ann', 'why') WHERE false",
+    ),
+    ("md", "SELECT toolfleet.drop_old_answers()"),
+    ("mo", "SELECT leader FROM toolfleet.kept_answers"),
+    ("m", "DELETE FROM toolfleet.kept_answers"),
+    ("m", "SELECT toolfleet.answer_key('a', 'b', 1, '')"),
+    (
+        "m",
+        "SELECT toolfleet.answer_verdict(NULL, gen_random_uuid(), 1)",
+    ),
     ("md", "SELECT tat FROM toolfleet.rate_buckets"),
     ("md", "DELETE FROM toolfleet.rate_buckets"),
     ("m", "UPDATE toolfleet.rate_buckets SET tat = now()"),

@@ -180,6 +180,7 @@ pub(crate) fn new_call() -> NewCall {
         original_args: None,
         coercions: Vec::new(),
         args_hash: [1; 32],
+        no_store: false,
         session: None,
         run: None,
         meta: None,
@@ -266,6 +267,7 @@ pub(crate) fn end_in(state: State) -> EndingKind {
         error: None,
         preview: None,
         degraded: None,
+        copied: None,
     })
 }
 

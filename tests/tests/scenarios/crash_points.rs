@@ -5,6 +5,7 @@
 //! afterwards depends on the place, and that is a property of the checkpoint.
 
 mod brakes;
+mod cache;
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -59,6 +60,7 @@ async fn stop_everywhere(role: Role) {
 async fn stop_at(point: Checkpoint) {
     match point.role() {
         Role::Dispatcher => a_dispatcher_stops_at(point).await,
+        Role::Worker if point == Checkpoint::Looked => cache::a_worker_stops_at(point).await,
         Role::Worker if point.is_rare() => brakes::a_worker_stops_at(point).await,
         Role::Worker => workers_stop_at(point).await,
         Role::Sweep => a_sweep_stops_at(point).await,
@@ -227,7 +229,7 @@ async fn a_sweep_stops_at(point: Checkpoint) {
         call(&fleet, "asked", "asked"),
     ];
     let doomed_too = fleet.workers.remove(1);
-    for what in ["late", "aside"] {
+    for what in ["late", "aside", "behind"] {
         let late = call(&fleet, what, what).header("Prefer", "respond-async");
         insist(&late).await;
     }
@@ -274,7 +276,7 @@ async fn a_sweep_stops_at(point: Checkpoint) {
         assert_eq!(states(&fleet, what).await, [state], "{what}, {point}");
         assert_eq!(answer["state"], state, "{what}, {point}");
     }
-    for what in ["late", "aside"] {
+    for what in ["late", "aside", "behind"] {
         assert_eq!(states(&fleet, what).await, ["succeeded"], "{what}, {point}");
     }
     until_so("the probe to settle its call", async || {
@@ -287,6 +289,7 @@ async fn a_sweep_stops_at(point: Checkpoint) {
         ("nobody", 0),
         ("late", 1),
         ("aside", 1),
+        ("behind", 1),
         ("asked", 1),
     ] {
         assert_eq!(witness.asked(what), times, "{what}, {point}");
@@ -297,10 +300,11 @@ async fn a_sweep_stops_at(point: Checkpoint) {
 const DOOMED_IS_DEAD: &str = "UPDATE toolfleet.worker_processes \
     SET state = 'dead', ended_at = now(), ended_by = 'test' WHERE name = 'worker-2' AND state = 'live'";
 
-/// One for lack of room, and one by a pause that is over.
+/// One for lack of room, one by a pause that is over, and one behind a call that is gone.
 const LATE_IS_HELD: &str = "UPDATE toolfleet.open_calls \
-    SET held = true, line = CASE tool WHEN 'aside' THEN 'pause/99' ELSE line END \
-    WHERE tool IN ('late', 'aside') AND state = 'queued'";
+    SET held = true, line = CASE tool WHEN 'aside' THEN 'pause/99' \
+        WHEN 'behind' THEN 'after/01960000-0000-7000-8000-000000000000' ELSE line END \
+    WHERE tool IN ('late', 'aside', 'behind') AND state = 'queued'";
 
 /// A fleet, and the world outside.
 struct World {
@@ -325,6 +329,7 @@ impl World {
             witness.tool("nobody", "once") + "queue: nobody\n",
             witness.tool("late", "once") + "queue: late\n",
             witness.tool("aside", "once") + "queue: late\n",
+            witness.tool("behind", "once") + "queue: late\n",
             witness.tool("asked", "once")
                 + "timeout: 1s\nprobe: {tool: look, args: {what: \"was {{ args.what }}\"}, applied_when: result.found}\n",
         ];

@@ -53,6 +53,7 @@ mod control;
 mod fencing;
 mod lacking;
 
+mod cache;
 mod cancel;
 
 mod events;

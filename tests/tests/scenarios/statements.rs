@@ -51,6 +51,7 @@ async fn a_call_that_has_no_brake_costs_three_statements() {
         witness.tool("look", "read"),
         witness.tool("braked", "read")
             + "rate_limit: {calls: 100000, per: 1s, burst: 1000}\nbreaker: {}\nretry: {budget: 0.2}\n",
+        witness.tool("kept", "read") + "cache: {ttl: 5m}\n",
     ];
     let fleet = Fleet::start_on(database, Spec::with(tools)).await;
     let first = fleet.submit("look", &json!({"what": "x"})).wait().await;

@@ -296,6 +296,7 @@ pub(crate) async fn queued(connection: &mut PgConnection) -> CallId {
         args: args.to_owned(),
         kept_args: None,
         original_args: None,
+        no_store: false,
         coercions: Vec::new(),
         args_hash: canonical::hash_text(args),
         session: Some("s1".parse().unwrap()),

@@ -86,6 +86,8 @@ pub enum EndedView {
     NotStarted,
     /// An interceptor refused the call, and it stands here now.
     Refused(State),
+    /// An equal call had the answer, and the call has succeeded with it.
+    Answered,
     /// The ledger has recorded how the attempt ended.
     Recorded {
         /// How it ended.

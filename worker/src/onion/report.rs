@@ -1,46 +1,33 @@
-//! Writes to the ledger what the interceptors did: every five seconds, and only where there is something new.
+//! Writes to the ledger what the interceptors and the caches did: every five seconds, and only where there is something new.
 
 use std::{sync::Arc, time::Duration};
 
-use fleet::{
-    ids::WorkerId,
-    store::{PgPool, interceptors},
-    telemetry::report,
-};
+use fleet::{store::interceptors, telemetry::report};
 use tokio_util::sync::CancellationToken;
 
-use super::chain::Link;
+use crate::worker::WorkerProcess;
 
 /// How often it looks.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Looks until `stop` is cancelled, and then once more. A worker without interceptors never asks Postgres.
-pub(crate) async fn run(
-    chain: Arc<[Link]>,
-    pool: PgPool,
-    worker: WorkerId,
-    stop: CancellationToken,
-) {
-    if chain.is_empty() {
-        return stop.cancelled().await;
-    }
+/// Looks until `stop` is cancelled, and then once more. A worker without interceptors and caches never asks Postgres.
+pub(crate) async fn run(worker: Arc<WorkerProcess>, stop: CancellationToken) {
     let mut told = Vec::new();
     loop {
         let is_last = stop
             .run_until_cancelled(tokio::time::sleep(LOOK))
             .await
             .is_none();
-        let counts: Vec<_> = chain
-            .iter()
-            .map(|link| link.active.tally.counts(&link.active.about.name))
-            .collect();
+        let chain = worker.interceptors.iter();
+        let own = chain.map(|link| link.active.tally.counts(&link.active.about.name));
+        let counts: Vec<_> = own.chain(worker.cache.counts()).collect();
         let ran: Vec<_> = counts
             .iter()
             .map(|now| (now.calls, now.errors, now.own_us))
             .collect();
         let is_new = ran != told && ran.iter().any(|(calls, errors, _)| calls + errors > 0);
         if is_new {
-            match interceptors::record(&pool, worker, &counts).await {
+            match interceptors::record(&worker.pool, worker.id, &counts).await {
                 Ok(()) => told = ran,
                 Err(error) => tracing::debug!(
                     error = report(&error),

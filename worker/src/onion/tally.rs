@@ -89,6 +89,7 @@ impl Tally {
             refused: self.refused.load(Relaxed),
             waited: self.waited.load(Relaxed),
             changed: self.changed.load(Relaxed),
+            answered: 0,
             errors: self.errors.load(Relaxed),
             own_us: self.own_us.load(Relaxed),
             last_error_age_ms: last.as_ref().map(|last| millis(last.at)),

@@ -74,6 +74,12 @@ impl Settings {
         self.field("retry", retry)
     }
 
+    /// How long a good answer is given to equal calls of the same tenant; not at all if not set. Only for reads.
+    #[must_use]
+    pub fn cache(self, ttl: Duration) -> Self {
+        self.field("cache", json!({ "ttl": format_duration(ttl) }))
+    }
+
     /// How often a call may lose the worker that runs it, 0 to 100, before it is set aside; 5 if not set.
     #[must_use]
     pub fn losses(self, losses: u32) -> Self {

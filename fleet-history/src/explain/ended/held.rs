@@ -48,6 +48,11 @@ pub(super) fn expired(facts: &Facts, history: &EndedFacts, over: &str) -> Option
         )),
         Line::Breaker(_) => Some(behind_breaker(facts, held.forced.as_ref(), &over)),
         Line::Tool(_) => Some(limited(facts, &over)),
+        Line::After(leader) => Some(because(
+            "follows",
+            format!("{over}; it waited for the answer of the equal call {leader}"),
+            format!("toolfleet calls explain {leader} says what became of that one; {AGAIN}"),
+        )),
     }
 }
 

@@ -199,7 +199,8 @@ fn everything_that_is_wrong_is_refused_at_its_place() {
         (json!({"description": ""}), "/description", "it is empty"),
         (json!({"description": null}), "/description", "missing"),
         (json!({"efect": "read"}), "/efect", "write effect"),
-        (json!({"cache": {}}), "/cache", "the fields here are"),
+        (json!({"fallback": {}}), "/fallback", "the fields here are"),
+        (json!({"cache": {}}), "/cache/ttl", "missing"),
         (json!({"effect": null}), "/effect", "missing"),
         (json!({"effect": "reads"}), "/effect", "write read"),
         (
@@ -1006,6 +1007,49 @@ fn a_repeat_cap_is_a_number_and_the_default_is_not_written_down() {
             panic!("{problems:?}");
         };
         assert_eq!(problem.path, "/repeat_cap");
+    }
+}
+
+#[test]
+fn a_cache_is_of_a_read_whose_answers_are_kept_whole() {
+    for ttl in ["1ms", "5m", "24h"] {
+        let manifest = parse(&with(&json!({"cache": {"ttl": ttl}}))).unwrap();
+        // What is stored is what was written.
+        let written = serde_json::to_value(&manifest).unwrap();
+        assert_eq!(written["cache"], json!({"ttl": ttl}));
+    }
+    let masked = json!({"cache": {"ttl": "5m"}, "sensitive": {"pointers": ["/a"]}});
+    parse(&with(&masked)).unwrap();
+    // The release before reads every manifest that does not use it.
+    let written = serde_json::to_value(parse(&with(&json!({}))).unwrap()).unwrap();
+    assert_eq!(written.get("cache"), None);
+    let omitted =
+        json!({"cache": {"ttl": "5m"}, "sensitive": {"pointers": ["/a"], "mode": "omit"}});
+    let ttl = |ttl: Value| json!({"cache": {"ttl": ttl}});
+    for (refused, path, write) in [
+        (json!({"cache": {}}), "/cache/ttl", "missing"),
+        (
+            json!({"cache": {"ttl": "5m", "by": "tenant"}}),
+            "/cache/by",
+            "",
+        ),
+        (ttl(json!("0s")), "/cache/ttl", "write 1ms to 24h"),
+        (ttl(json!("25h")), "/cache/ttl", "write 1ms to 24h"),
+        (ttl(json!(300)), "/cache/ttl", "write 300s"),
+        (ttl(json!("1d")), "/cache/ttl", "write 24h"),
+        (omitted, "/cache", "write mode: mask"),
+        (
+            json!({"effect": "once", "cache": {"ttl": "5m"}}),
+            "/cache",
+            "leave cache out",
+        ),
+    ] {
+        let problems = parse(&with(&refused)).unwrap_err();
+        let [problem] = problems.as_slice() else {
+            panic!("{problems:?}");
+        };
+        assert_eq!(problem.path, path, "{refused}");
+        assert!(problem.message.contains(write), "{problem:?}");
     }
 }
 

@@ -5,8 +5,7 @@
         o.dispatcher_id, o.accepted_at, o.deadline_at, o.first_started_at, o.attempts, o.attempt_id, o.worker_id, o.claim_rev,
         o.attempt_started_at, o.attempt_timeout_ms, o.probe_of, o.state AS from_state, m.new_state AS state, m.outcome, m.source,
         m.effect_known, m.result, /* preview */ AS preview, m.error, m.degraded, m.attempt_outcome, m.actor, m.reason,
-        -- Only the row says in which line a call waited to its end, and it is gone then.
-        CASE WHEN o.held THEN json_build_object('line', o.line) END AS details
+        /* details */ AS details
 ), finished AS (
     INSERT INTO toolfleet.finished_calls (
         call_id, rev, from_state, state, outcome, source, effect_known, tenant, tool, tool_version, effect, queue, priority,

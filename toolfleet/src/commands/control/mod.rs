@@ -8,6 +8,7 @@ mod list;
 mod log;
 mod only;
 mod pause;
+mod purge;
 mod resume;
 mod scope;
 mod set;
@@ -42,6 +43,8 @@ pub enum Control {
     Breaker(Box<breaker::ForceBreaker>),
     /// Say how many attempts of a tool, or of tools that share a limit, may start in a time, whatever their manifests say
     Limit(Box<limit::LimitStarts>),
+    /// Let the kept answers of a tool with a cache count no more
+    Purge(purge::PurgeAnswers),
 }
 
 impl Control {
@@ -57,6 +60,7 @@ impl Control {
             Self::Unset(unset) => Box::pin(unset.run()).await,
             Self::Breaker(breaker) => Box::pin(breaker.run()).await,
             Self::Limit(limit) => Box::pin(limit.run()).await,
+            Self::Purge(purge) => Box::pin(purge.run()).await,
         }
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn all() -> Vec<Mistake> {
 }
 
 /// What is wrong with a field.
-const LINES: [(&str, &str); 69] = [
+const LINES: [(&str, &str); 71] = [
     (
         "a required property that is refused",
         "input_schema: {type: object, properties: {what: {type: string, minLength: 1, description: What to look up}}, required: [where], additionalProperties: false}",
@@ -74,7 +74,9 @@ const LINES: [(&str, &str); 69] = [
     ("a timeout beyond the deadline", "timeout: 10m"),
     ("a deadline that is too long", "deadline: 25h"),
     ("a field with a slip of the pen", "no effect\nefect: read"),
-    ("a field that nothing is like", "cache: true"),
+    ("a field that nothing is like", "fallback: true"),
+    ("answers that are kept for no time", "cache: {ttl: 0s}"),
+    ("answers that are kept, as a word", "cache: true"),
     (
         "a field of another system",
         "no input_schema\nparameters: {type: object}",

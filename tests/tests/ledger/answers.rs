@@ -1,0 +1,476 @@
+//! Kept answers: who fetches, who follows, who is answered, and what is purged; whatever comes at the same time.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use fleet::{
+    call::{Effect, State},
+    ending::{Copied, Fact, Known, decide},
+    ids::CallId,
+    store::{
+        accept::NewCall,
+        answers::{self, LookRow, Looked, Looking, Purge},
+        complete::{Decision, EndingKind, Guard},
+        followers::{self, LeaderStands},
+    },
+};
+use futures_util::future::join_all;
+use tokio::task::JoinSet;
+
+use crate::support::{Ledger, Worker, end_in, ending, new_call};
+
+const TTL: Duration = Duration::from_secs(60);
+
+fn read(question: u8) -> NewCall {
+    NewCall {
+        effect: Effect::Read,
+        args_hash: [question; 32],
+        ..new_call()
+    }
+}
+
+const fn row(call: CallId) -> LookRow {
+    LookRow {
+        call,
+        ttl: TTL,
+        observes: false,
+        waits: false,
+    }
+}
+
+fn looking(ledger: &mut Ledger) -> Looking {
+    let postgres = ledger.database.postgres.clone();
+    Looking::start(&postgres, &mut ledger.lanes)
+}
+
+async fn look(looking: &Looking, call: CallId) -> Looked {
+    looking
+        .look(row(call))
+        .await
+        .unwrap()
+        .expect("it is queued")
+}
+
+/// The call runs and ends so.
+async fn ends(ledger: &Ledger, worker: &Worker, call: CallId, kind: EndingKind) {
+    let attempt = worker.claims(call).await;
+    ledger
+        .ends(ending(call, Guard::Attempt(attempt), kind))
+        .await;
+}
+
+fn answered(result: &str) -> EndingKind {
+    match end_in(State::Succeeded) {
+        EndingKind::End(decision) => EndingKind::End(Decision {
+            result: Some(result.to_owned()),
+            error: None,
+            ..decision
+        }),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The call ends with the answer of another one; whether it moved.
+async fn copies(ledger: &Ledger, call: CallId, copied: Copied) -> bool {
+    let row = ledger.find(call).await;
+    let known = Known {
+        effect: Effect::Read,
+        language: row.language,
+        cancelled: false,
+        earlier_unknown: false,
+        applied_late: false,
+    };
+    let (kind, _) = decide(&Fact::Answered(copied), &known);
+    let ending = ending(call, Guard::Queued(row.rev), kind);
+    let ended = ledger.completing.complete(&ending, TTL).await;
+    ended.unwrap().is_some()
+}
+
+#[tokio::test]
+async fn one_fetches_others_follow_and_later_ones_are_answered() {
+    let mut ledger = Ledger::fresh().await;
+    let (worker, looking) = (ledger.worker().await, looking(&mut ledger));
+    let leader = ledger.accepted(read(1)).await;
+    assert_eq!(look(&looking, leader).await, Looked::Leads);
+    assert_eq!(look(&looking, leader).await, Looked::Leads, "it asks again");
+    let follower = ledger.accepted(read(1)).await;
+    assert_eq!(look(&looking, follower).await, Looked::Follows(leader));
+    // It is held, so no message claims it, and nothing is looked for.
+    assert!(looking.look(row(follower)).await.unwrap().is_none());
+    let pool = ledger.database.pool.clone();
+    let lines = followers::lines_behind(&pool, None).await.unwrap();
+    let stands: Vec<_> = lines
+        .iter()
+        .map(|line| (line.leader, line.stands))
+        .collect();
+    assert_eq!(stands, [(leader, LeaderStands::Open)]);
+    ends(&ledger, &worker, leader, answered("{\"rate\":7}")).await;
+    let lines = followers::lines_of(&pool, &[leader]).await.unwrap();
+    assert_eq!(lines[0].stands, LeaderStands::HasAnswer);
+    let later = ledger.accepted(read(1)).await;
+    let Looked::Hit(copied) = look(&looking, later).await else {
+        panic!("the answer counts");
+    };
+    assert_eq!(
+        copied,
+        Copied {
+            from: leader,
+            bytes: 10
+        }
+    );
+    assert!(copies(&ledger, later, copied).await);
+    let row = ledger.find(later).await;
+    let envelope = row.envelope(false).unwrap().unwrap();
+    assert_eq!(envelope.result.unwrap().get(), "{\"rate\":7}");
+    assert_eq!((envelope.source.as_str(), envelope.attempts), ("cache", 0));
+    let details: String = sqlx::query_scalar(
+        "SELECT details->>'from' FROM toolfleet.finished_calls WHERE call_id = $1",
+    )
+    .bind(later.0)
+    .fetch_one(&pool)
+    .await
+    .unwrap();
+    assert_eq!(details, leader.to_string());
+}
+
+#[tokio::test]
+async fn tenant_tool_version_and_arguments_make_a_key_and_no_store_has_none() {
+    let mut ledger = Ledger::fresh().await;
+    let looking = looking(&mut ledger);
+    let others = [
+        read(1),
+        read(2),
+        NewCall {
+            tenant: "other".parse().unwrap(),
+            ..read(1)
+        },
+        NewCall {
+            tool: "other".parse().unwrap(),
+            ..read(1)
+        },
+        NewCall {
+            tool_version: 2,
+            ..read(1)
+        },
+    ];
+    for other in others {
+        let call = ledger.accepted(other).await;
+        assert_eq!(look(&looking, call).await, Looked::Leads);
+    }
+    let unkept = NewCall {
+        no_store: true,
+        ..read(1)
+    };
+    let write = NewCall {
+        effect: Effect::Once,
+        ..read(1)
+    };
+    for alone in [unkept, write] {
+        let call = ledger.accepted(alone).await;
+        assert_eq!(look(&looking, call).await, Looked::Alone);
+    }
+    let probe = ledger.accepted(read(1)).await;
+    let of_a_doubt =
+        "UPDATE toolfleet.open_calls SET probe_of = gen_random_uuid() WHERE call_id = $1";
+    ledger.meddle(probe, of_a_doubt).await;
+    assert_eq!(look(&looking, probe).await, Looked::Alone);
+}
+
+#[tokio::test]
+async fn only_a_good_answer_of_its_own_that_is_not_too_old_or_large_counts() {
+    let mut ledger = Ledger::fresh().await;
+    let (worker, looking) = (ledger.worker().await, looking(&mut ledger));
+    let flawed = match answered("7") {
+        EndingKind::End(decision) => EndingKind::End(Decision {
+            error: Some("{\"code\":\"output_invalid\"}".to_owned()),
+            ..decision
+        }),
+        other => panic!("{other:?}"),
+    };
+    let large = answered(&format!("\"{}\"", "x".repeat(256 * 1024)));
+    let largest = answered(&format!("\"{}\"", "x".repeat(256 * 1024 - 2)));
+    for (question, kind, counts) in [
+        (1, end_in(State::Failed), false),
+        (2, flawed, false),
+        (3, large, false),
+        (4, largest, true),
+    ] {
+        let leader = ledger.accepted(read(question)).await;
+        assert_eq!(look(&looking, leader).await, Looked::Leads);
+        ends(&ledger, &worker, leader, kind).await;
+        let next = ledger.accepted(read(question)).await;
+        let is_hit = matches!(look(&looking, next).await, Looked::Hit(_));
+        assert_eq!(is_hit, counts, "{question}");
+    }
+    // What has counted for its time is fetched anew.
+    let leader = ledger.accepted(read(5)).await;
+    assert_eq!(look(&looking, leader).await, Looked::Leads);
+    ends(&ledger, &worker, leader, answered("7")).await;
+    let short = LookRow {
+        ttl: Duration::from_millis(1),
+        ..row(ledger.accepted(read(5)).await)
+    };
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let looked = looking.look(short).await.unwrap();
+    assert_eq!(looked, Some(Looked::Leads));
+}
+
+#[tokio::test]
+async fn what_callers_get_in_place_of_a_large_answer_is_copied_with_it() {
+    let mut ledger = Ledger::fresh().await;
+    let (worker, looking) = (ledger.worker().await, looking(&mut ledger));
+    let leader = ledger.accepted(read(1)).await;
+    assert_eq!(look(&looking, leader).await, Looked::Leads);
+    let shortened = match answered("\"all of it\"") {
+        EndingKind::End(decision) => EndingKind::End(Decision {
+            preview: Some("{\"preview\":\"a part\"}".to_owned()),
+            ..decision
+        }),
+        other => panic!("{other:?}"),
+    };
+    ends(&ledger, &worker, leader, shortened).await;
+    let next = ledger.accepted(read(1)).await;
+    let Looked::Hit(copied) = look(&looking, next).await else {
+        panic!("the answer counts");
+    };
+    assert!(copies(&ledger, next, copied).await);
+    let envelope = ledger.find(next).await.envelope(false).unwrap().unwrap();
+    assert_eq!(envelope.result.unwrap().get(), "{\"preview\":\"a part\"}");
+    let whole: String =
+        sqlx::query_scalar("SELECT result::text FROM toolfleet.finished_calls WHERE call_id = $1")
+            .bind(next.0)
+            .fetch_one(&ledger.database.pool)
+            .await
+            .unwrap();
+    assert_eq!(whole, "\"all of it\"");
+}
+
+#[tokio::test]
+async fn an_answer_that_the_history_has_lost_ends_nothing() {
+    let mut ledger = Ledger::fresh().await;
+    let looking = looking(&mut ledger);
+    let call = ledger.accepted(read(1)).await;
+    assert_eq!(look(&looking, call).await, Looked::Leads);
+    let gone = Copied {
+        from: CallId::generate(),
+        bytes: 7,
+    };
+    assert!(!copies(&ledger, call, gone).await);
+    assert_eq!(ledger.state(call).await, State::Queued);
+}
+
+#[tokio::test]
+async fn of_a_tool_with_a_limit_only_who_has_to_ask_waits_in_its_line_once() {
+    let mut ledger = Ledger::fresh().await;
+    let looking = looking(&mut ledger);
+    let waiting = |call| LookRow {
+        waits: true,
+        ..row(call)
+    };
+    let [leader, follower] = [
+        ledger.accepted(read(1)).await,
+        ledger.accepted(read(1)).await,
+    ];
+    let looked = looking.look(waiting(leader)).await.unwrap();
+    assert_eq!(looked, Some(Looked::Waits));
+    let looked = looking.look(waiting(follower)).await.unwrap();
+    assert_eq!(looked, Some(Looked::Follows(leader)));
+    let pool = ledger.database.pool.clone();
+    let line: (String, bool) =
+        sqlx::query_as("SELECT line, held FROM toolfleet.open_calls WHERE call_id = $1")
+            .bind(leader.0)
+            .fetch_one(&pool)
+            .await
+            .unwrap();
+    assert_eq!(line, ("tool/tool".to_owned(), true));
+    // As a release does.
+    let released = "UPDATE toolfleet.open_calls SET held = false, publish_n = 2 WHERE call_id = $1";
+    ledger.meddle(leader, released).await;
+    let looked = looking.look(waiting(leader)).await.unwrap();
+    assert_eq!(looked, Some(Looked::Leads));
+}
+
+#[tokio::test]
+async fn a_call_that_observes_or_has_begun_is_never_put_aside() {
+    let mut ledger = Ledger::fresh().await;
+    let looking = looking(&mut ledger);
+    let leader = ledger.accepted(read(1)).await;
+    assert_eq!(look(&looking, leader).await, Looked::Leads);
+    let observing = LookRow {
+        observes: true,
+        ..row(ledger.accepted(read(1)).await)
+    };
+    for _ in 0..2 {
+        let looked = looking.look(observing).await.unwrap();
+        assert_eq!(looked, Some(Looked::Follows(leader)));
+    }
+    let begun = ledger.accepted(read(1)).await;
+    let attempts = "UPDATE toolfleet.open_calls SET attempts = 1 WHERE call_id = $1";
+    ledger.meddle(begun, attempts).await;
+    assert_eq!(look(&looking, begun).await, Looked::Alone);
+}
+
+#[tokio::test]
+async fn when_a_leader_fails_the_first_goes_and_the_rest_follow_it() {
+    let mut ledger = Ledger::fresh().await;
+    let (worker, looking) = (ledger.worker().await, looking(&mut ledger));
+    let leader = ledger.accepted(read(1)).await;
+    assert_eq!(look(&looking, leader).await, Looked::Leads);
+    let mut waiting = Vec::new();
+    for _ in 0..5 {
+        let follower = ledger.accepted(read(1)).await;
+        assert_eq!(look(&looking, follower).await, Looked::Follows(leader));
+        waiting.push(follower);
+    }
+    ends(&ledger, &worker, leader, end_in(State::Failed)).await;
+    let pool = ledger.database.pool.clone();
+    let lines = followers::lines_of(&pool, &[leader]).await.unwrap();
+    assert_eq!(lines[0].stands, LeaderStands::IsOver);
+    let mut moved = Vec::new();
+    for _ in 0..4 {
+        moved.push(followers::follow_the_first(&pool, leader, 3).await.unwrap());
+    }
+    assert_eq!(moved, [3, 1, 0, 0]);
+    let lines = followers::lines_behind(&pool, None).await.unwrap();
+    let lines: BTreeSet<_> = lines.iter().map(|line| line.leader).collect();
+    assert_eq!(lines, BTreeSet::from([leader, waiting[0]]));
+}
+
+#[tokio::test]
+async fn a_purge_takes_what_is_kept_and_what_is_being_fetched_and_is_in_the_log() {
+    let mut ledger = Ledger::fresh().await;
+    let (worker, looking) = (ledger.worker().await, looking(&mut ledger));
+    let pool = ledger.database.pool.clone();
+    sqlx::query(
+        "INSERT INTO toolfleet.tool_versions (tool, version, rev, manifest, manifest_hash, schema_hash, applied_by) \
+         VALUES ('tool', 1, 1, '{}', '', '', 'test')",
+    )
+    .execute(&pool)
+    .await
+    .unwrap();
+    let other = NewCall {
+        tenant: "other".parse().unwrap(),
+        ..read(1)
+    };
+    let [kept, fetched, of_other] = [
+        ledger.accepted(read(1)).await,
+        ledger.accepted(read(2)).await,
+        ledger.accepted(other).await,
+    ];
+    for call in [kept, fetched, of_other] {
+        assert_eq!(look(&looking, call).await, Looked::Leads);
+    }
+    ends(&ledger, &worker, kept, answered("7")).await;
+    let mut connection = ledger.database.connect().await;
+    let purge = Purge {
+        tool: "tool",
+        tenant: Some("tenant"),
+        actor: "ada",
+        note: "it was wrong",
+        in_tenant: None,
+    };
+    assert_eq!(answers::purge(&mut connection, &purge).await.unwrap(), 2);
+    ends(&ledger, &worker, fetched, answered("7")).await;
+    for question in [1, 2] {
+        let next = ledger.accepted(read(question)).await;
+        assert_eq!(look(&looking, next).await, Looked::Leads, "{question}");
+    }
+    let log: Vec<(String, Option<String>, String)> = sqlx::query_as(
+        "SELECT change, tenant, actor FROM toolfleet.control_log WHERE kind = 'purge'",
+    )
+    .fetch_all(&pool)
+    .await
+    .unwrap();
+    assert_eq!(
+        log,
+        [(
+            "purged".to_owned(),
+            Some("tenant".to_owned()),
+            "ada".to_owned()
+        )]
+    );
+    let tenant = "tenant".parse().unwrap();
+    for (wrong, why) in [
+        (
+            Purge {
+                tool: "absent",
+                ..purge
+            },
+            "no such tool",
+        ),
+        (Purge { note: " ", ..purge }, "note must"),
+        (
+            Purge {
+                tenant: None,
+                in_tenant: Some(&tenant),
+                ..purge
+            },
+            "tenant must be named",
+        ),
+        (
+            Purge {
+                tenant: Some("other"),
+                in_tenant: Some(&tenant),
+                ..purge
+            },
+            "tenant is another one",
+        ),
+    ] {
+        let refused = answers::purge(&mut connection, &wrong).await.unwrap_err();
+        assert!(refused.to_string().contains(why), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn rows_that_say_nothing_any_more_are_dropped() {
+    let mut ledger = Ledger::fresh().await;
+    let looking = looking(&mut ledger);
+    for question in 1..=3 {
+        let call = ledger.accepted(read(question)).await;
+        assert_eq!(look(&looking, call).await, Looked::Leads);
+    }
+    let pool = ledger.database.pool.clone();
+    let old = "UPDATE toolfleet.kept_answers SET keep_until = now() - interval '1 second' \
+               WHERE key IN (SELECT key FROM toolfleet.kept_answers LIMIT 2)";
+    sqlx::query(old).execute(&pool).await.unwrap();
+    let mut connection = ledger.database.connect().await;
+    assert!(!answers::drop_old(&mut connection).await.unwrap());
+    let left: i64 = sqlx::query_scalar("SELECT count(*) FROM toolfleet.kept_answers")
+        .fetch_one(&pool)
+        .await
+        .unwrap();
+    assert_eq!(left, 1);
+}
+
+/// 16 sessions, each with calls of all questions: one call of each question fetches, whatever comes at the same time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixteen_sessions_never_find_two_leaders_for_a_key() {
+    const SESSIONS: usize = 16;
+    const KEYS: u8 = 40;
+    const CALLS: usize = 1_600;
+    let mut ledger = Ledger::fresh().await;
+    let calls = (0..CALLS).map(|n| read(u8::try_from(n % usize::from(KEYS)).unwrap()));
+    let calls = join_all(calls.map(|call| ledger.accepted(call))).await;
+    let sessions: Vec<_> = (0..SESSIONS).map(|_| looking(&mut ledger)).collect();
+    let mut asking = JoinSet::new();
+    for (n, call) in calls.iter().copied().enumerate() {
+        // Neighbours have different questions, so each session gets all of them.
+        let session = sessions[(n / usize::from(KEYS)) % SESSIONS].clone();
+        asking.spawn(async move { session.look(row(call)).await.unwrap() });
+    }
+    let (mut leaders, mut followers) = (0, 0);
+    for looked in asking.join_all().await {
+        match looked {
+            Some(Looked::Leads) => leaders += 1,
+            Some(Looked::Follows(_)) => followers += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(
+        (leaders, followers),
+        (usize::from(KEYS), CALLS - usize::from(KEYS))
+    );
+    let lines = followers::lines_behind(&ledger.database.pool, None)
+        .await
+        .unwrap();
+    assert_eq!(lines.len(), usize::from(KEYS));
+}
