@@ -62,10 +62,10 @@ CREATE TYPE toolfleet.worker_state AS ENUM (
     'fenced'
 );
 
-CREATE FUNCTION toolfleet.answer_key(tenant text, tool text, version integer, args_hash bytea) RETURNS bytea
+CREATE FUNCTION toolfleet.answer_key(tenant text, tool text, version integer, language text, args_hash bytea) RETURNS bytea
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     AS $$
-    SELECT sha256(convert_to(tenant || E'\n' || tool || E'\n' || version || E'\n', 'UTF8') || args_hash)
+    SELECT sha256(convert_to(tenant || E'\n' || tool || E'\n' || version || E'\n' || language || E'\n', 'UTF8') || args_hash)
 $$;
 
 CREATE FUNCTION toolfleet.answer_of(call uuid) RETURNS TABLE(result text, preview text)
@@ -85,6 +85,8 @@ CREATE TABLE toolfleet.kept_answers (
     call_id uuid,
     bytes integer,
     fresh_until timestamp with time zone,
+    failures integer DEFAULT 0 NOT NULL,
+    apart_until timestamp with time zone,
     keep_until timestamp with time zone NOT NULL
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
@@ -93,22 +95,33 @@ CREATE FUNCTION toolfleet.answer_verdict(k toolfleet.kept_answers, call uuid, tt
     LANGUAGE plpgsql STABLE
     SET search_path TO 'toolfleet', 'pg_temp'
     AS $$
+DECLARE
+    is_good boolean;
 BEGIN
     IF k.key IS NULL THEN
         verdict := 'free';
-    ELSIF k.fresh_until > clock_timestamp() THEN
+    ELSIF k.fresh_until > clock_timestamp()
+          -- The history may have dropped or lost it.
+          AND EXISTS (SELECT FROM toolfleet.finished_calls f WHERE f.call_id = k.call_id) THEN
         verdict := 'hit';
     ELSIF k.leader = answer_verdict.call THEN
         verdict := 'lead';
     ELSIF EXISTS (SELECT FROM toolfleet.open_calls o WHERE o.call_id = k.leader AND o.state IN ('queued', 'running')) THEN
-        verdict := 'follow';
+        verdict := CASE WHEN k.apart_until > clock_timestamp() THEN 'alone' ELSE 'follow' END;
     ELSE
-        -- A good answer of its own: not one that was copied, nor one that does not fit its schema, nor a large one.
-        SELECT f.finished_at, octet_length(f.result::text) INTO ended_at, size FROM toolfleet.finished_calls f
-        WHERE f.call_id = k.leader AND f.call_id IS DISTINCT FROM k.call_id AND f.state = 'succeeded' AND f.outcome = 'success'
-          AND f.source = 'live' AND f.error IS NULL
-          AND f.finished_at + answer_verdict.ttl_ms * interval '1 millisecond' > clock_timestamp();
-        verdict := CASE WHEN size <= 262144 THEN 'found' ELSE 'free' END;
+        -- A good answer of its own: not one that was copied, nor one that does not fit its schema, nor what remains of one. A compressed
+        -- one that is too large need not be read.
+        SELECT f.finished_at, f.state = 'succeeded' AND f.outcome = 'success' AND f.source = 'live' AND f.error IS NULL
+                   AND f.result IS NOT NULL,
+               CASE WHEN pg_column_size(f.result) > 262144 THEN pg_column_size(f.result) ELSE octet_length(f.result::text) END
+        INTO ended_at, is_good, size FROM toolfleet.finished_calls f
+        WHERE f.call_id = k.leader AND f.call_id IS DISTINCT FROM k.call_id;
+        verdict := CASE
+            WHEN k.leader IS NOT DISTINCT FROM k.call_id THEN 'free'
+            WHEN is_good IS NOT TRUE THEN 'failed'
+            WHEN ended_at + answer_verdict.ttl_ms * interval '1 millisecond' <= clock_timestamp() THEN 'free'
+            WHEN size > 262144 THEN 'large'
+            ELSE 'found' END;
     END IF;
 END $$;
 
@@ -1151,7 +1164,7 @@ CREATE FUNCTION toolfleet.log_control(rev bigint, change text, c toolfleet.live_
         c.setting, c.told, c.expires_at, log_control.actor, log_control.note, session_user)
 $$;
 
-CREATE FUNCTION toolfleet.look(calls uuid[], ttls_ms bigint[], observes boolean[], waits boolean[]) RETURNS TABLE(call_id uuid, verdict text, other uuid, bytes integer)
+CREATE FUNCTION toolfleet.look(calls uuid[], ttls_ms bigint[], observes boolean[]) RETURNS TABLE(call_id uuid, verdict text, other uuid, bytes integer)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
     AS $$
@@ -1161,17 +1174,13 @@ DECLARE
     k toolfleet.kept_answers;
     v record;
     aside uuid[] := '{}';
-    lines text[] := '{}';
-    verdicts text[] := '{}';
-    others uuid[] := '{}';
+    leaders uuid[] := '{}';
 BEGIN
     FOR q IN
         SELECT o.call_id, o.tenant, o.tool, o.tool_version, o.deadline_at, o.attempts, i.ttl_ms, i.observes,
-               -- A message that is sent again has the number of the first.
-               i.waits AND o.publish_n <= 1 AND o.attempts = 0 AS waits,
                o.no_store IS TRUE OR o.probe_of IS NOT NULL OR o.effect <> 'read' AS is_alone,
-               toolfleet.answer_key(o.tenant, o.tool, o.tool_version, o.args_hash) AS key
-        FROM unnest(look.calls, look.ttls_ms, look.observes, look.waits) AS i (call_id, ttl_ms, observes, waits)
+               toolfleet.answer_key(o.tenant, o.tool, o.tool_version, o.language, o.args_hash) AS key
+        FROM unnest(look.calls, look.ttls_ms, look.observes) AS i (call_id, ttl_ms, observes)
         JOIN toolfleet.open_calls o ON o.call_id = i.call_id
         -- Repeated: the list makes Postgres use the index, whatever the statistics of an emptied table are.
         WHERE o.call_id = ANY(look.calls) AND o.state = 'queued' AND NOT o.held AND o.due_at IS NULL AND NOT o.cancel_requested
@@ -1183,7 +1192,7 @@ BEGIN
             SELECT * INTO k FROM toolfleet.kept_answers a WHERE a.key = q.key;
             v := toolfleet.answer_verdict(k, q.call_id, q.ttl_ms);
         END IF;
-        IF v.verdict IN ('free', 'found') THEN
+        IF v.verdict IN ('free', 'found', 'large', 'failed') THEN
             INSERT INTO toolfleet.kept_answers (key, tenant, tool, version, leader, keep_until)
             VALUES (q.key, q.tenant, q.tool, q.tool_version, q.call_id,
                     q.deadline_at + q.ttl_ms * interval '1 millisecond' + interval '1 minute')
@@ -1197,13 +1206,21 @@ BEGIN
                 k.call_id := k.leader;
                 k.bytes := v.size;
                 UPDATE toolfleet.kept_answers a
-                SET call_id = k.call_id, bytes = k.bytes, fresh_until = v.ended_at + q.ttl_ms * interval '1 millisecond',
+                SET call_id = k.call_id, bytes = k.bytes, failures = 0, apart_until = NULL, fresh_until = v.ended_at + q.ttl_ms * interval '1 millisecond',
                     keep_until = v.ended_at + q.ttl_ms * interval '1 millisecond'
                 WHERE a.key = q.key;
                 v.verdict := 'hit';
-            ELSIF v.verdict = 'free' THEN
+            ELSIF v.verdict IN ('free', 'large', 'failed') THEN
+                -- Behind an answer that cannot be kept, and when two in turn have failed, one at a time would take as long as all of them
+                -- together. What keeps a target that fails from being asked is a breaker.
                 UPDATE toolfleet.kept_answers a
-                SET leader = q.call_id, keep_until = q.deadline_at + q.ttl_ms * interval '1 millisecond' + interval '1 minute'
+                SET leader = q.call_id,
+                    failures = CASE WHEN v.verdict = 'failed' AND a.failures = 0 THEN 1 ELSE 0 END,
+                    apart_until = CASE
+                        WHEN v.verdict = 'large' THEN v.ended_at + q.ttl_ms * interval '1 millisecond'
+                        WHEN v.verdict = 'failed' AND a.failures > 0 THEN clock_timestamp() + interval '10 seconds'
+                        ELSE a.apart_until END,
+                    keep_until = q.deadline_at + q.ttl_ms * interval '1 millisecond' + interval '1 minute'
                 WHERE a.key = q.key;
                 v.verdict := 'lead';
             END IF;
@@ -1211,17 +1228,9 @@ BEGIN
         IF v.verdict IN ('hit', 'follow') AND q.attempts > 0 THEN
             -- It has begun: what it was told by then is its own.
             RETURN QUERY SELECT q.call_id, 'alone', NULL::uuid, NULL::integer;
-        ELSIF v.verdict = 'follow' AND NOT q.observes OR q.waits AND (q.observes OR v.verdict IN ('lead', 'alone')) THEN
+        ELSIF v.verdict = 'follow' AND NOT q.observes THEN
             aside := aside || q.call_id;
-            IF v.verdict = 'follow' AND NOT q.observes THEN
-                lines := lines || ('after/' || k.leader);
-                verdicts := verdicts || 'follow'::text;
-                others := others || k.leader;
-            ELSE
-                lines := lines || ('tool/' || q.tool);
-                verdicts := verdicts || 'wait'::text;
-                others := others || NULL::uuid;
-            END IF;
+            leaders := leaders || k.leader;
         ELSE
             RETURN QUERY SELECT q.call_id, v.verdict, CASE v.verdict WHEN 'hit' THEN k.call_id WHEN 'follow' THEN k.leader END,
                 CASE v.verdict WHEN 'hit' THEN k.bytes END;
@@ -1230,17 +1239,17 @@ BEGIN
     IF aside <> '{}' THEN
         RETURN QUERY
         WITH asked AS MATERIALIZED (
-            SELECT * FROM unnest(aside, lines, verdicts, others) AS asked (id, becomes, said, other)
+            SELECT * FROM unnest(aside, leaders) AS asked (id, leader)
         ), mine AS MATERIALIZED (
             -- A row that another statement has is being cancelled, ended or moved, and no other one is waited for.
             SELECT o.call_id AS id FROM toolfleet.open_calls o
             WHERE o.call_id = ANY(aside) AND o.state = 'queued' AND NOT o.held AND o.due_at IS NULL AND NOT o.cancel_requested
             FOR UPDATE SKIP LOCKED
         )
-        UPDATE toolfleet.open_calls o SET held = true, line = a.becomes
+        UPDATE toolfleet.open_calls o SET held = true, line = 'after/' || a.leader
         FROM mine m JOIN asked a ON a.id = m.id
         WHERE o.call_id = ANY(aside) AND o.call_id = m.id
-        RETURNING o.call_id, a.said, a.other, NULL::integer;
+        RETURNING o.call_id, 'follow', a.leader, NULL::integer;
     END IF;
 END $$;
 

@@ -1,6 +1,9 @@
 //! Figures that are read from the ledger when a scraper asks.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use fleet::{
     http,
@@ -19,12 +22,13 @@ pub(crate) fn gauges(pool: PgPool, registry: Registry) -> http::BeforeScrape {
     let state = Arc::new(tokio::sync::Mutex::new((
         Instant::now(),
         SnapshotWatch::default(),
-        DeadLetters::new(Instant::now()),
     )));
+    let letters = Arc::new(Mutex::new(DeadLetters::new(Instant::now())));
     Arc::new(move || {
         let (pool, registry, state) = (pool.clone(), registry.clone(), Arc::clone(&state));
+        let letters = Arc::clone(&letters);
         Box::pin(async move {
-            let (rests_until, watch, letters) = &mut *state.lock().await;
+            let (rests_until, watch) = &mut *state.lock().await;
             let began = Instant::now();
             if began < *rests_until {
                 return;
@@ -33,7 +37,7 @@ pub(crate) fn gauges(pool: PgPool, registry: Registry) -> http::BeforeScrape {
             let took = began.elapsed();
             match read {
                 Ok(figures) => metrics().counted(LedgerFigures {
-                    dead_letters: letters.counted(&pool).await,
+                    dead_letters: counted_letters(&letters, &pool),
                     ..figures
                 }),
                 Err(error) => tracing::debug!(error = report(&error), "figures were not read"),
@@ -63,9 +67,12 @@ async fn figures(
     })
 }
 
-/// The last count of dead letters, which are counted apart: that reads the history, and must not make other figures rare.
+/// The last count of dead letters.
 struct DeadLetters {
+    /// Until when they are not counted again.
     rests_until: Instant,
+    is_counting: bool,
+    /// `None` while Postgres cannot count them.
     last: Option<u64>,
 }
 
@@ -73,25 +80,39 @@ impl DeadLetters {
     const fn new(now: Instant) -> Self {
         Self {
             rests_until: now,
+            is_counting: false,
             last: None,
         }
     }
+}
 
-    /// Counts them, unless counting rests; `None` while Postgres cannot count them.
-    async fn counted(&mut self, pool: &PgPool) -> Option<u64> {
-        let began = Instant::now();
-        if began >= self.rests_until {
-            self.last = match ledger_figures::dead_letters(pool).await {
-                Ok(letters) => Some(letters),
-                Err(error) => {
-                    tracing::debug!(error = report(&error), "dead letters were not counted");
-                    None
-                }
-            };
-            self.rests_until = Instant::now() + began.elapsed() * FIGURES_REST;
-        }
-        self.last
+type SharedLetters = Arc<Mutex<DeadLetters>>;
+
+fn locked(letters: &SharedLetters) -> MutexGuard<'_, DeadLetters> {
+    letters.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The last count. Unless counting rests, they are counted anew, beside the scrape: that reads the history, which may take as long
+/// as a statement may, and no other figure waits for it.
+fn counted_letters(letters: &SharedLetters, pool: &PgPool) -> Option<u64> {
+    let mut known = locked(letters);
+    let began = Instant::now();
+    if !known.is_counting && began >= known.rests_until {
+        known.is_counting = true;
+        let (letters, pool) = (Arc::clone(letters), pool.clone());
+        tokio::spawn(async move {
+            let counted = ledger_figures::dead_letters(&pool).await;
+            let mut known = locked(&letters);
+            known.is_counting = false;
+            known.rests_until = Instant::now() + began.elapsed() * FIGURES_REST;
+            known.last = counted
+                .inspect_err(|error| {
+                    tracing::debug!(error = report(error), "dead letters were not counted");
+                })
+                .ok();
+        });
     }
+    known.last
 }
 
 /// Figures that take no longer than this are read at every scrape.

@@ -36,7 +36,7 @@ words! {
 /// First attempts that took equally long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunTimes {
-    /// The timeout that they had, in milliseconds.
+    /// The timeout that they were to have, in milliseconds, as [`rounded`] gives it.
     pub limit_ms: u64,
     /// How long they took, in milliseconds, as [`rounded`] gives it; for those that were cut off, their timeout.
     pub took_ms: u64,
@@ -82,7 +82,7 @@ pub fn lesson(
     let now_ms = rounded(now);
     let (mut by_ms, mut samples, mut longer) = (BTreeMap::<u64, u64>::new(), 0, 0);
     for times in times {
-        if rounded(Duration::from_millis(times.limit_ms)) < now_ms {
+        if times.limit_ms < now_ms {
             continue;
         }
         samples += times.count;
@@ -102,9 +102,9 @@ pub fn lesson(
         reached.map_or(0, |(took_ms, _)| *took_ms)
     };
     let (p95_ms, p99_ms) = (percentile(95), percentile(99));
-    let next = (samples >= SAMPLES_MIN).then(|| {
+    let next = (samples >= SAMPLES_MIN).then_some(()).and_then(|()| {
         if longer * 100 > samples {
-            return (now * 3 / 2, LearnedWhy::CutOff);
+            return Some((now * 3 / 2, LearnedWhy::CutOff));
         }
         let multiple = match bounds.learned {
             LearnedFrom::P95x2 => p95_ms * 2,
@@ -112,11 +112,11 @@ pub fn lesson(
         };
         let wanted = bounds.within(Duration::from_millis(multiple.max(p99_ms)));
         if wanted > now {
-            (wanted.min(now * 3 / 2), LearnedWhy::Slower)
+            Some((wanted.min(now * 3 / 2), LearnedWhy::Slower))
         } else if wanted > now * 9 / 10 {
-            (now, LearnedWhy::Faster)
+            None
         } else {
-            (wanted.max(now * 5 / 6), LearnedWhy::Faster)
+            Some((wanted.max(now * 5 / 6), LearnedWhy::Faster))
         }
     });
     let next = next.map(|(timeout, why)| {

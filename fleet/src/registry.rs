@@ -186,6 +186,15 @@ impl Registry {
         })
     }
 
+    /// Whether any version of any tool has a cache.
+    pub fn has_caches(&self) -> bool {
+        self.read(|known| {
+            let versions = known.tools.values();
+            let mut tools = versions.flat_map(|versions| versions.by_number.values());
+            tools.any(|tool| tool.manifest.cache.is_some())
+        })
+    }
+
     /// The newest version of every tool, retired or not: retired ones may have open calls.
     pub fn all_current(&self) -> Vec<Arc<Tool>> {
         self.read(|known| {

@@ -66,12 +66,15 @@ async fn tell(worker: &WorkerProcess, executed: &Executed) -> EndedView {
     match recording.await {
         Ok(Recorded::Moved(decided)) => {
             reached(Checkpoint::Completed);
-            let is_followed = tool.manifest.cache.is_some();
-            if executed.attempt.took_place || is_followed {
-                // Dispatchers then release the next call of a tool with a limit, and let go who follows this one.
-                Box::pin(cache::ring(worker, is_followed.then_some(call))).await;
+            if executed.attempt.took_place {
+                // Dispatchers then release the next call of the tool.
+                Box::pin(cache::ring(worker, None)).await;
             }
             let (moved, ending) = *decided;
+            if tool.manifest.cache.is_some() && moved.state.answers_waiters() {
+                // They let go who follows this one.
+                Box::pin(cache::ring(worker, Some(call))).await;
+            }
             let Executed { execution, .. } = executed;
             let ended = EndedView::Recorded {
                 outcome: execution.word(),

@@ -5,6 +5,8 @@
 
 mod page;
 
+use std::sync::Arc;
+
 use fleet::{
     call::Effect,
     ids::CallId,
@@ -25,7 +27,7 @@ pub(crate) struct ReadResult(Option<Ledger>);
 struct Ledger {
     pool: PgPool,
     /// Each of them holds a result of megabytes, several times over.
-    readers: Semaphore,
+    readers: Arc<Semaphore>,
 }
 
 /// How many results a worker reads at a time; other calls wait for their turn within their timeout.
@@ -34,7 +36,7 @@ const READERS: usize = 4;
 impl ReadResult {
     /// With the ledger that has the results.
     pub(crate) fn of(pool: PgPool) -> Self {
-        let readers = Semaphore::new(READERS);
+        let readers = Arc::new(Semaphore::new(READERS));
         Self(Some(Ledger { pool, readers }))
     }
 }
@@ -91,12 +93,15 @@ impl Tool for ReadResult {
         };
         let call: CallId = asked.result.parse().map_err(|_not_an_id| unknown())?;
         let Ledger { pool, readers } = self.0.as_ref().ok_or_else(unknown)?;
-        let _turn = readers.acquire().await.map_err(|_closed| unknown())?;
+        let turn = Arc::clone(readers).acquire_owned().await;
+        let turn = turn.map_err(|_closed| unknown())?;
         let result = results::result(pool, context.tenant(), call).await;
         let result = result.map_err(|_silent| ToolError::not_started("the ledger is away"))?;
         let result = result.ok_or_else(unknown)?;
         // Megabytes: not on a thread that serves other calls.
         let reading = tokio::task::spawn_blocking(move || {
+            // As long as the thread works, whatever has become of its call.
+            let _turn = turn;
             let raw = RawValue::from_string(result).ok()?;
             let asked = Asked {
                 offset: asked.offset as usize,

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     brakes,
     run_times::Counted,
-    stage::{Attempt, Execution},
+    stage::{Attempt, Execution, millis},
     worker::WorkerProcess,
 };
 
@@ -60,18 +60,19 @@ pub(crate) fn count(
     if mode == InterceptMode::Off || attempt.entry.stop.asked().is_some() {
         return;
     }
+    // The timeout that it was to have: of one that its call's deadline cut shorter only the answer says something.
+    let limit = attempt.timeout;
+    let is_whole = millis(claimed.timeout_ms) >= limit;
     let health = execution.outcome().and_then(TargetHealth::of);
     let cut_off = match health {
         Some(TargetHealth::Answered) => false,
-        Some(TargetHealth::Failed) if timed_out(execution) => true,
+        Some(TargetHealth::Failed) if is_whole && timed_out(execution) => true,
         Some(TargetHealth::Failed) | None => return,
     };
-    let limit_ms = u64::try_from(claimed.timeout_ms).unwrap_or(0);
-    let limit = Duration::from_millis(limit_ms);
     let counted = Counted {
         tool: manifest.name.clone(),
         version: manifest.version,
-        limit_ms,
+        limit_ms: rounded(limit),
         took_ms: rounded(if cut_off { limit } else { took }),
         cut_off,
     };

@@ -47,8 +47,6 @@ pub(crate) struct Facts<'a> {
     pub(crate) no_room: bool,
     /// Tenants share the slots of its queue: each may have only so many calls under way.
     pub(crate) shares_slots: bool,
-    /// An equal call may have an answer for it, which the gate finds before it would wait for a limit.
-    pub(crate) may_be_answered: bool,
 }
 
 /// Which slots were asked for.
@@ -110,7 +108,7 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Decision {
     }
     match facts.tool {
         // Of a limited tool, only a release counts the free places and start times, over the whole fleet.
-        Some((tool, queue)) if always_waits(tool) && !facts.may_be_answered || facts.no_room => {
+        Some((tool, queue)) if always_waits(tool) || facts.no_room => {
             let line = line_of(tool, queue, facts.shares_slots);
             Decision::Hold(why_of(&line), line)
         }

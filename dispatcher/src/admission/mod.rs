@@ -65,14 +65,13 @@ pub(crate) async fn admit(
         Err(none) => (Admitted::default(), Some(none)),
     };
     let shares_slots = door.running.most().is_some();
-    let may_be_answered = answered::may_be(door, submission, tool);
     // Who is answered needs nothing of the target; the gate holds the others.
-    let shut = match may_be_answered {
+    let shut = match answered::may_be(door, submission, tool) {
         true => None,
         false => shut::breaker_of(door, tenant, newest, tool),
     };
     let goes_on = pause.is_none() && shut.is_none() && no_quota.is_none();
-    let goes_on = (goes_on && (may_be_answered || !always_waits(newest)))
+    let goes_on = (goes_on && !always_waits(newest))
         .then(|| door.running.enter(&tool.queue, tenant, call))
         .flatten();
     let running_share = goes_on.and_then(|place| Some((place, door.meter.permit(&tool.queue)?)));
@@ -84,7 +83,6 @@ pub(crate) async fn admit(
         tool: Some((newest, &tool.queue)),
         no_room: permit.is_none(),
         shares_slots,
-        may_be_answered,
         ..Facts::default()
     };
     let (held, line) = match decide(&facts) {

@@ -1,9 +1,9 @@
 //! Lets calls go that follow another call, when that one is over.
 //!
-//! What decides is where the leader's row stands: while it is open the others wait, however long it waits itself. Where it has an answer
-//! all of them go back to their own line, and each finds the answer at the gate. Otherwise the first goes back and the rest follow it,
-//! so that a tool that fails is not asked by all of them at once, and no call gets the failure of another one. Workers ring when a
-//! leader has ended; without the bell every line is looked at each second. Needs no NATS.
+//! What decides is where the leader's row stands: while it is open the others wait, however long it waits itself. When it is over all
+//! of them go back to their own line, and each finds out at the gate what is true now: the answer, or that the first of them fetches
+//! it, or that each has to ask. No call gets the failure of another one. Workers ring when a leader has ended; without the bell every
+//! line is looked at each second. Needs no NATS.
 
 use std::time::Duration;
 
@@ -14,11 +14,9 @@ use fleet::{
     ids::CallId,
     store::{
         StoreError,
-        followers::{self, FollowedCall, LINES, LeaderStands},
-        pauses::STEP,
+        followers::{self, FollowedCall, LINES},
         session::within,
     },
-    telemetry::metrics,
 };
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -31,8 +29,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(5);
 /// How long a statement may take.
 const STATEMENT_MAX: Duration = Duration::from_secs(10);
-/// How many steps of calls one round moves.
-const STEPS_AT_ONCE: usize = 20;
+/// How many steps of calls of one line a round moves.
+const STEPS_AT_ONCE: usize = 4;
 /// The queue group of dispatchers, of which one hears that a leader has ended.
 const FOLLOWERS: &str = "followers";
 
@@ -71,63 +69,38 @@ impl Sweep {
     async fn followers_of(&self, leaders: &[CallId]) -> Result<(), StoreError> {
         let looking = followers::lines_of(&self.pool, leaders);
         let lines = within("look whose followers may go", STATEMENT_MAX, looking).await?;
-        self.let_go(&lines).await.map(drop)
+        self.let_go(&lines).await;
+        Ok(())
     }
 
-    /// One step of a walk over all lines of followers; whether it goes on.
+    /// One step of a walk over all lines of followers; whether it goes on at once.
     async fn all_followers(&self, cursor: &mut Option<CallId>) -> Result<bool, StoreError> {
+        // A fleet that uses none of this pays nothing for it.
+        if !self.registry.has_caches() {
+            return Ok(false);
+        }
         let looking = followers::lines_behind(&self.pool, *cursor);
         let lines = within("look whose followers may go", STATEMENT_MAX, looking).await?;
-        let is_all = self.let_go(&lines).await?;
         *cursor = lines.last().map(|line| line.leader);
         if lines.len() < LINES {
             *cursor = None;
         }
+        let is_all = self.let_go(&lines).await;
         Ok(cursor.is_some() || !is_all)
     }
 
-    /// Whether nothing of these lines is left to move.
-    async fn let_go(&self, lines: &[FollowedCall]) -> Result<bool, StoreError> {
-        let mut steps = STEPS_AT_ONCE;
-        for line in lines {
-            if steps == 0 {
-                return Ok(false);
-            }
-            match line.stands {
-                LeaderStands::Open => {}
-                LeaderStands::HasAnswer => {
-                    self.hand_back_followers(line.leader, &mut steps).await?
-                }
-                LeaderStands::IsOver => self.follow_the_first(line.leader, &mut steps).await?,
-            }
-        }
-        Ok(steps > 0)
-    }
-
-    async fn follow_the_first(&self, leader: CallId, steps: &mut usize) -> Result<(), StoreError> {
-        while *steps > 0 {
-            *steps -= 1;
-            let moving = followers::follow_the_first(&self.pool, leader, STEP);
-            let moved = within("let calls follow another one", STATEMENT_MAX, moving).await?;
-            if moved == 0 {
-                // The first one is alone now.
-                *steps += 1;
-                return self.hand_back_followers(leader, steps).await;
-            }
-            metrics().swept("followed_on", moved);
+    /// Hands back who follows a call that is over, the largest lines in several rounds. Whether nothing is left to move.
+    async fn let_go(&self, lines: &[FollowedCall]) -> bool {
+        let mut is_all = true;
+        for line in lines.iter().filter(|line| !line.is_open) {
+            let (line, mut steps) = (Line::After(line.leader), STEPS_AT_ONCE);
+            let handed_back = self.hand_back_of(&line, &mut steps).await;
             reached(Checkpoint::LineLetGo);
+            is_all &= steps > 0;
+            // The lines of others do not wait for it.
+            self.warn("followers", handed_back);
         }
-        Ok(())
-    }
-
-    async fn hand_back_followers(
-        &self,
-        leader: CallId,
-        steps: &mut usize,
-    ) -> Result<(), StoreError> {
-        self.hand_back_of(&Line::After(leader), steps).await?;
-        reached(Checkpoint::LineLetGo);
-        Ok(())
+        is_all
     }
 }
 

@@ -454,9 +454,16 @@ async fn rung(bell: &mut Option<Subscriber>) {
     let Some(words) = bell else {
         return pending().await;
     };
-    if words.next().await.is_none() {
-        *bell = None;
-        return;
+    loop {
+        match words.next().await {
+            // A body names a call that has ended, of which its followers hear.
+            Some(word) if !word.payload.is_empty() => {}
+            Some(_place) => break,
+            None => {
+                *bell = None;
+                return;
+            }
+        }
     }
     while let Some(Some(_word)) = words.next().now_or_never() {}
 }

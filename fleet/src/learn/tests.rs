@@ -20,7 +20,7 @@ fn bounds(learned: LearnedFrom) -> LearnedTimeout {
 
 fn took(limit_ms: u64, took_ms: u64, count: u64) -> RunTimes {
     RunTimes {
-        limit_ms,
+        limit_ms: rounded(Duration::from_millis(limit_ms)),
         took_ms,
         cut_off: took_ms >= limit_ms,
         count,
@@ -92,6 +92,12 @@ fn it_moves_in_steps_and_within_its_bounds() {
         Some((60_000, LearnedWhy::CutOff))
     );
     assert_eq!(next(60_000, &[took(60_000, 60_000, 1_000)]), None);
+}
+
+/// A timeout that a manifest writes to more than two digits is not rounded for nothing.
+#[test]
+fn what_needs_no_change_stays_as_it_is_written() {
+    assert_eq!(next(1_234, &[took(1_234, 600, 1_000)]), None);
 }
 
 /// The attempts that were cut off at a shorter timeout say nothing of how long they would have taken.

@@ -28,6 +28,7 @@ impl CacheSpec {
         &self,
         effect: Effect,
         sensitive: Option<&Sensitive>,
+        is_limited: bool,
         problems: &mut Problems,
     ) {
         if effect != Effect::Read {
@@ -44,6 +45,13 @@ impl CacheSpec {
                 "/cache",
                 "an answer is kept in the history, and sensitive: omit takes values out of it there; \
                  leave cache out, or write mode: mask",
+            );
+        }
+        if is_limited {
+            problems.add(
+                "/cache",
+                "calls of a tool with a concurrency or a rate_limit wait before anybody looks for an answer; leave cache out, or the \
+                 limit",
             );
         }
         if self.ttl.is_zero() || self.ttl > Self::TTL_MAX {

@@ -76,7 +76,8 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
         None => {}
     }
     if let Some(cache) = &manifest.cache {
-        cache.check(manifest.effect, manifest.sensitive.as_ref(), &mut problems);
+        let (sensitive, is_limited) = (manifest.sensitive.as_ref(), manifest.is_limited());
+        cache.check(manifest.effect, sensitive, is_limited, &mut problems);
     }
     doubts(manifest, &mut problems);
     answers(manifest, &mut problems);

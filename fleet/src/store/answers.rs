@@ -30,14 +30,12 @@ pub struct LookRow {
     pub ttl: Duration,
     /// Whether it goes on whatever is found.
     pub observes: bool,
-    /// Whether its tool has a limit, for which it waits in its tool's line where it has to ask.
-    pub waits: bool,
 }
 
 /// What was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Looked {
-    /// It takes no part: it is a probe, its caller wants none of it, or it has begun.
+    /// It takes no part: it is a probe, its caller wants none of it, it has begun, or equal calls are runs of their own for now.
     Alone,
     /// It fetches the answer, and equal calls wait for it.
     Leads,
@@ -45,8 +43,6 @@ pub enum Looked {
     Hit(Copied),
     /// This call fetches the answer. It is held in that one's line now, unless it only observes.
     Follows(CallId),
-    /// It has to ask its tool, which has a limit: it is held in its tool's line now. Once released it goes on.
-    Waits,
 }
 
 /// The statement.
@@ -81,11 +77,10 @@ impl Statement for AnswerLook {
     ) -> BoxFuture<'a, Result<Vec<Option<Looked>>, sqlx::Error>> {
         Box::pin(async move {
             let ttl = |row: &LookRow| i64::try_from(row.ttl.as_millis()).unwrap_or(i64::MAX);
-            let found = sqlx::query("SELECT * FROM toolfleet.look($1, $2, $3, $4)")
+            let found = sqlx::query("SELECT * FROM toolfleet.look($1, $2, $3)")
                 .bind(rows.iter().map(|row| row.call.0).collect::<Vec<_>>())
                 .bind(rows.iter().map(ttl).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.observes).collect::<Vec<_>>())
-                .bind(rows.iter().map(|row| row.waits).collect::<Vec<_>>())
                 .fetch_all(connection)
                 .await?;
             let mut looked = HashMap::with_capacity(found.len());
@@ -107,7 +102,6 @@ fn verdict(row: &PgRow) -> Result<Looked, sqlx::Error> {
             bytes: usize::try_from(row.try_get::<i32, _>("bytes")?).unwrap_or(0),
         }),
         "follow" => Looked::Follows(other()?),
-        "wait" => Looked::Waits,
         unknown => {
             let error = format!("{unknown:?} is not a known verdict");
             return Err(sqlx::Error::Decode(error.into()));

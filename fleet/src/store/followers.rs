@@ -14,19 +14,8 @@ use crate::{hold::Line, ids::CallId};
 pub struct FollowedCall {
     /// The call that they follow.
     pub leader: CallId,
-    /// Where that stands.
-    pub stands: LeaderStands,
-}
-
-/// Where a call stands that others follow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LeaderStands {
-    /// It waits or runs: the others wait for it.
-    Open,
-    /// It has an answer that the others may have.
-    HasAnswer,
-    /// It has none, or the ledger has lost it.
-    IsOver,
+    /// Whether it waits or runs: then the others wait for it.
+    pub is_open: bool,
 }
 
 /// The most lines that one statement reads.
@@ -34,8 +23,7 @@ pub const LINES: usize = 1_000;
 
 /// What the lines say of their leaders. The id of a call is behind the prefix; its first digit is at most f.
 const STANDS: &str = "SELECT l.leader, \
-        EXISTS (SELECT FROM toolfleet.open_calls o WHERE o.call_id = l.leader AND o.state IN ('queued', 'running')) AS is_open, \
-        (SELECT f.state = 'succeeded' AND f.error IS NULL FROM toolfleet.finished_calls f WHERE f.call_id = l.leader) AS has_answer \
+        EXISTS (SELECT FROM toolfleet.open_calls o WHERE o.call_id = l.leader AND o.state IN ('queued', 'running')) AS is_open \
      FROM lines l";
 
 /// The lines of followers behind this one, in the order of their leaders' ids, at most [`LINES`]; fewer: there are no more.
@@ -76,7 +64,7 @@ pub async fn lines_of(pool: &PgPool, leaders: &[CallId]) -> Result<Vec<FollowedC
     let sql = format!(
         "WITH lines AS MATERIALIZED ( \
              SELECT a.leader FROM unnest($1::uuid[]) AS a (leader) \
-             WHERE EXISTS (SELECT FROM toolfleet.open_calls o WHERE o.held AND o.line = 'after/' || a.leader)) \
+             CROSS JOIN LATERAL (SELECT FROM toolfleet.open_calls o WHERE o.held AND o.line = 'after/' || a.leader LIMIT 1) one) \
          {STANDS}"
     );
     let leaders: Vec<Uuid> = leaders.iter().map(|call| call.0).collect();
@@ -91,49 +79,9 @@ fn read(rows: Result<Vec<PgRow>, sqlx::Error>) -> Result<Vec<FollowedCall>, Stor
     let doing = "look whose followers may go";
     let rows = rows.map_err(|error| StoreError::from_sqlx(doing, error))?;
     read_all(doing, &rows, |row| {
-        let has_answer: Option<bool> = row.try_get("has_answer")?;
         Ok(FollowedCall {
             leader: CallId(row.try_get("leader")?),
-            stands: match (row.try_get("is_open")?, has_answer) {
-                (true, _) => LeaderStands::Open,
-                (false, Some(true)) => LeaderStands::HasAnswer,
-                (false, Some(false) | None) => LeaderStands::IsOver,
-            },
+            is_open: row.try_get("is_open")?,
         })
     })
-}
-
-/// Lets all but the first of a line follow the first one, at most so many; returns how many do.
-///
-/// Own autocommit statement; guards: held, and still in this line. Rows that another statement has locked are skipped. Safe to repeat:
-/// as long as the first one is there, it is the same.
-///
-/// # Errors
-///
-/// Postgres does not answer.
-pub async fn follow_the_first(
-    pool: &PgPool,
-    leader: CallId,
-    limit: usize,
-) -> Result<u64, StoreError> {
-    // The order is that of the index of held calls; a line of followers has one tenant.
-    let moving = sqlx::query(
-        "WITH first AS MATERIALIZED ( \
-             SELECT call_id FROM toolfleet.open_calls WHERE held AND line = $1 \
-             ORDER BY line, tenant, priority, accepted_at, call_id LIMIT 1), \
-         rest AS MATERIALIZED ( \
-             SELECT o.call_id AS id FROM toolfleet.open_calls o, first f \
-             WHERE o.held AND o.line = $1 AND o.call_id <> f.call_id \
-             ORDER BY o.line, o.tenant, o.priority, o.accepted_at, o.call_id LIMIT $2 \
-             FOR UPDATE OF o SKIP LOCKED) \
-         UPDATE toolfleet.open_calls o SET line = 'after/' || (SELECT call_id FROM first) \
-         WHERE o.call_id = ANY(ARRAY(SELECT id FROM rest)) AND o.held IS NOT FALSE AND o.state = 'queued'",
-    )
-    .bind(Line::After(leader).to_string())
-    .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-    .execute(pool);
-    let moved = listen(moving)
-        .await
-        .map_err(|error| StoreError::from_sqlx("let calls follow another one", error))?;
-    Ok(moved.rows_affected())
 }

@@ -83,7 +83,7 @@ pub async fn lines(connection: &mut PgConnection, limit: u32) -> Result<Holding,
               FROM toolfleet.open_calls WHERE held ORDER BY line LIMIT 1) \
              UNION ALL \
              SELECT (SELECT o.line FROM toolfleet.open_calls o \
-                     WHERE o.held AND o.line > CASE WHEN h.line LIKE 'after/%' THEN greatest(h.line, 'after0') ELSE h.line END \
+                     WHERE o.held AND o.line > CASE WHEN h.line LIKE 'after/%' THEN greatest(h.line, 'after/~') ELSE h.line END \
                      ORDER BY o.line LIMIT 1), \
                     h.known + (h.line ~ $2)::int, h.others + (h.line !~ $2 AND h.line !~ $4 AND h.line NOT LIKE 'after/%')::int \
              FROM holding h WHERE h.line IS NOT NULL AND h.known < $1 AND h.others < $3) \

@@ -137,7 +137,7 @@ pub async fn of_a_day(
     let reading = sqlx::query_as(
         "SELECT limit_ms, took_ms, cut_off, sum(count)::bigint FROM toolfleet.run_times \
          WHERE tool = $1 AND version = $2 AND hour > now() - interval '24 hours' \
-         GROUP BY limit_ms, took_ms, cut_off LIMIT 100000",
+         GROUP BY limit_ms, took_ms, cut_off ORDER BY limit_ms DESC LIMIT 100000",
     )
     .bind(tool.as_str())
     .bind(version)
@@ -212,6 +212,9 @@ fn unsigned(count: i64) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }
 
+/// The most run times that one statement deletes.
+const DROPPED_AT_ONCE: u64 = 50_000;
+
 /// Drops run times that are older than any look, and changes of more than 90 days ago, but the last one of each version. Own
 /// autocommit statements, in steps that lock little.
 ///
@@ -219,17 +222,25 @@ fn unsigned(count: i64) -> u64 {
 ///
 /// Postgres does not answer.
 pub async fn drop_old(connection: &mut PgConnection) -> Result<(), StoreError> {
-    let steps = [
-        "DELETE FROM toolfleet.run_times WHERE ctid = ANY (ARRAY( \
-             SELECT ctid FROM toolfleet.run_times WHERE hour < now() - interval '25 hours' LIMIT 50000))",
+    let failed = |error| StoreError::from_sqlx("drop old run times", error);
+    loop {
+        let dropping = sqlx::query(
+            "DELETE FROM toolfleet.run_times WHERE ctid = ANY (ARRAY( \
+                 SELECT ctid FROM toolfleet.run_times WHERE hour < now() - interval '25 hours' LIMIT $1))",
+        );
+        let dropping = dropping.bind(signed(DROPPED_AT_ONCE));
+        let dropped = dropping.execute(&mut *connection).await.map_err(failed)?;
+        if dropped.rows_affected() < DROPPED_AT_ONCE {
+            break;
+        }
+    }
+    let dropping = sqlx::query(
         "DELETE FROM toolfleet.timeout_changes c WHERE at < now() - interval '90 days' AND EXISTS ( \
              SELECT FROM toolfleet.timeout_changes n WHERE n.tool = c.tool AND n.version = c.version AND n.at > c.at)",
-    ];
-    for step in steps {
-        sqlx::query(step)
-            .execute(&mut *connection)
-            .await
-            .map_err(|error| StoreError::from_sqlx("drop old run times", error))?;
-    }
-    Ok(())
+    );
+    dropping
+        .execute(&mut *connection)
+        .await
+        .map(drop)
+        .map_err(failed)
 }

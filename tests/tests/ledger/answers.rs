@@ -1,6 +1,6 @@
 //! Kept answers: who fetches, who follows, who is answered, and what is purged; whatever comes at the same time.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use fleet::{
     call::{Effect, State},
@@ -10,7 +10,7 @@ use fleet::{
         accept::NewCall,
         answers::{self, LookRow, Looked, Looking, Purge},
         complete::{Decision, EndingKind, Guard},
-        followers::{self, LeaderStands},
+        followers,
     },
 };
 use futures_util::future::join_all;
@@ -33,7 +33,6 @@ const fn row(call: CallId) -> LookRow {
         call,
         ttl: TTL,
         observes: false,
-        waits: false,
     }
 }
 
@@ -100,12 +99,12 @@ async fn one_fetches_others_follow_and_later_ones_are_answered() {
     let lines = followers::lines_behind(&pool, None).await.unwrap();
     let stands: Vec<_> = lines
         .iter()
-        .map(|line| (line.leader, line.stands))
+        .map(|line| (line.leader, line.is_open))
         .collect();
-    assert_eq!(stands, [(leader, LeaderStands::Open)]);
+    assert_eq!(stands, [(leader, true)]);
     ends(&ledger, &worker, leader, answered("{\"rate\":7}")).await;
     let lines = followers::lines_of(&pool, &[leader]).await.unwrap();
-    assert_eq!(lines[0].stands, LeaderStands::HasAnswer);
+    assert!(!lines[0].is_open);
     let later = ledger.accepted(read(1)).await;
     let Looked::Hit(copied) = look(&looking, later).await else {
         panic!("the answer counts");
@@ -259,37 +258,6 @@ async fn an_answer_that_the_history_has_lost_ends_nothing() {
 }
 
 #[tokio::test]
-async fn of_a_tool_with_a_limit_only_who_has_to_ask_waits_in_its_line_once() {
-    let mut ledger = Ledger::fresh().await;
-    let looking = looking(&mut ledger);
-    let waiting = |call| LookRow {
-        waits: true,
-        ..row(call)
-    };
-    let [leader, follower] = [
-        ledger.accepted(read(1)).await,
-        ledger.accepted(read(1)).await,
-    ];
-    let looked = looking.look(waiting(leader)).await.unwrap();
-    assert_eq!(looked, Some(Looked::Waits));
-    let looked = looking.look(waiting(follower)).await.unwrap();
-    assert_eq!(looked, Some(Looked::Follows(leader)));
-    let pool = ledger.database.pool.clone();
-    let line: (String, bool) =
-        sqlx::query_as("SELECT line, held FROM toolfleet.open_calls WHERE call_id = $1")
-            .bind(leader.0)
-            .fetch_one(&pool)
-            .await
-            .unwrap();
-    assert_eq!(line, ("tool/tool".to_owned(), true));
-    // As a release does.
-    let released = "UPDATE toolfleet.open_calls SET held = false, publish_n = 2 WHERE call_id = $1";
-    ledger.meddle(leader, released).await;
-    let looked = looking.look(waiting(leader)).await.unwrap();
-    assert_eq!(looked, Some(Looked::Leads));
-}
-
-#[tokio::test]
 async fn a_call_that_observes_or_has_begun_is_never_put_aside() {
     let mut ledger = Ledger::fresh().await;
     let looking = looking(&mut ledger);
@@ -309,30 +277,52 @@ async fn a_call_that_observes_or_has_begun_is_never_put_aside() {
     assert_eq!(look(&looking, begun).await, Looked::Alone);
 }
 
+/// As long as it takes for one to fail and for another one: after that each asks for itself, so that the last of many does not wait for
+/// all the others to fail.
 #[tokio::test]
-async fn when_a_leader_fails_the_first_goes_and_the_rest_follow_it() {
+async fn when_two_leaders_in_turn_have_failed_equal_calls_are_runs_of_their_own() {
+    let mut ledger = Ledger::fresh().await;
+    let (worker, looking) = (ledger.worker().await, looking(&mut ledger));
+    let pool = ledger.database.pool.clone();
+    let first = ledger.accepted(read(1)).await;
+    assert_eq!(look(&looking, first).await, Looked::Leads);
+    let follower = ledger.accepted(read(1)).await;
+    assert_eq!(look(&looking, follower).await, Looked::Follows(first));
+    ends(&ledger, &worker, first, end_in(State::Failed)).await;
+    let lines = followers::lines_of(&pool, &[first]).await.unwrap();
+    assert!(!lines[0].is_open);
+    let second = ledger.accepted(read(1)).await;
+    assert_eq!(look(&looking, second).await, Looked::Leads);
+    let other = ledger.accepted(read(1)).await;
+    assert_eq!(look(&looking, other).await, Looked::Follows(second));
+    ends(&ledger, &worker, second, end_in(State::Failed)).await;
+    let third = ledger.accepted(read(1)).await;
+    assert_eq!(look(&looking, third).await, Looked::Leads);
+    for _ in 0..3 {
+        let apart = ledger.accepted(read(1)).await;
+        assert_eq!(look(&looking, apart).await, Looked::Alone);
+    }
+    let over = "UPDATE toolfleet.kept_answers SET apart_until = clock_timestamp()";
+    sqlx::query(over).execute(&pool).await.unwrap();
+    let later = ledger.accepted(read(1)).await;
+    assert_eq!(look(&looking, later).await, Looked::Follows(third));
+}
+
+/// An answer that cannot be kept: who follows asks for itself, and not one after the other.
+#[tokio::test]
+async fn behind_an_answer_that_is_too_large_equal_calls_are_runs_of_their_own() {
     let mut ledger = Ledger::fresh().await;
     let (worker, looking) = (ledger.worker().await, looking(&mut ledger));
     let leader = ledger.accepted(read(1)).await;
     assert_eq!(look(&looking, leader).await, Looked::Leads);
-    let mut waiting = Vec::new();
-    for _ in 0..5 {
-        let follower = ledger.accepted(read(1)).await;
-        assert_eq!(look(&looking, follower).await, Looked::Follows(leader));
-        waiting.push(follower);
+    let large = serde_json::to_string(&"x".repeat(300 * 1024)).unwrap();
+    ends(&ledger, &worker, leader, answered(&large)).await;
+    let next = ledger.accepted(read(1)).await;
+    assert_eq!(look(&looking, next).await, Looked::Leads);
+    for _ in 0..3 {
+        let apart = ledger.accepted(read(1)).await;
+        assert_eq!(look(&looking, apart).await, Looked::Alone);
     }
-    ends(&ledger, &worker, leader, end_in(State::Failed)).await;
-    let pool = ledger.database.pool.clone();
-    let lines = followers::lines_of(&pool, &[leader]).await.unwrap();
-    assert_eq!(lines[0].stands, LeaderStands::IsOver);
-    let mut moved = Vec::new();
-    for _ in 0..4 {
-        moved.push(followers::follow_the_first(&pool, leader, 3).await.unwrap());
-    }
-    assert_eq!(moved, [3, 1, 0, 0]);
-    let lines = followers::lines_behind(&pool, None).await.unwrap();
-    let lines: BTreeSet<_> = lines.iter().map(|line| line.leader).collect();
-    assert_eq!(lines, BTreeSet::from([leader, waiting[0]]));
 }
 
 #[tokio::test]

@@ -191,7 +191,7 @@ const MATRIX: &[(&str, &str)] = &[
     ),
     ("mdwor", "SELECT toolfleet.rate_of('charge')"),
     // Kept answers: a worker looks, functions write.
-    ("mw", "SELECT * FROM toolfleet.look('{}', '{}', '{}', '{}')"),
+    ("mw", "SELECT * FROM toolfleet.look('{}', '{}', '{}')"),
     ("mdw", "SELECT toolfleet.answer_of(gen_random_uuid())"),
     (
         "mdo",
@@ -200,7 +200,7 @@ const MATRIX: &[(&str, &str)] = &[
     ("md", "SELECT toolfleet.drop_old_answers()"),
     ("mo", "SELECT leader FROM toolfleet.kept_answers"),
     ("m", "DELETE FROM toolfleet.kept_answers"),
-    ("m", "SELECT toolfleet.answer_key('a', 'b', 1, '')"),
+    ("m", "SELECT toolfleet.answer_key('a', 'b', 1, 'en', '')"),
     (
         "m",
         "SELECT toolfleet.answer_verdict(NULL, gen_random_uuid(), 1)",

@@ -319,6 +319,8 @@ impl World {
         let tools = vec![
             witness.tool("charge", "once"),
             witness.tool("put", "idempotent") + "retry: {base: 100ms}\n",
+            // A fleet without a cache looks for no followers.
+            witness.tool("kept", "read") + "cache: {ttl: 1m}\n",
             witness.tool("look", "read"),
             sealed.replace(
                 "method: POST",

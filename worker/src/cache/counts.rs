@@ -27,7 +27,7 @@ impl CacheCounts {
     pub(super) fn looked(&self, tool: &ToolName, looked: Looked, took: Duration) {
         let (count, found) = match looked {
             Looked::Alone => (&self.went_on, "alone"),
-            Looked::Leads | Looked::Waits => (&self.went_on, "miss"),
+            Looked::Leads => (&self.went_on, "miss"),
             Looked::Hit(_) => (&self.answered, "hit"),
             Looked::Follows(_) => (&self.followed, "followed"),
         };

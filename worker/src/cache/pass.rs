@@ -47,7 +47,7 @@ pub(crate) async fn pass(
         worker,
         call: pointer.call_id,
         tool,
-        is_limited: newest.is_limited() && !newest.refuses_over_limit(),
+        is_limited: newest.is_limited(),
         observes: mode == InterceptMode::Observe,
     };
     Box::pin(call.pass(cache, round)).await
@@ -58,7 +58,7 @@ struct CachedCall<'a> {
     worker: &'a WorkerProcess,
     call: CallId,
     tool: &'a Tool,
-    /// Whether its calls wait in a line of their own.
+    /// Whether the newest version has a limit, for which it has waited.
     is_limited: bool,
     observes: bool,
 }
@@ -69,7 +69,6 @@ impl CachedCall<'_> {
             call: self.call,
             ttl: cache.ttl,
             observes: self.observes,
-            waits: self.is_limited,
         };
         let began = Instant::now();
         let looked = self.worker.looking.look(row).await;
@@ -93,10 +92,6 @@ impl CachedCall<'_> {
             Looked::Follows(_) => {
                 self.leave_place().await;
                 Err(Skip::Follows)
-            }
-            Looked::Waits => {
-                self.leave_place().await;
-                Err(Skip::Limited)
             }
             Looked::Hit(copied) => self.answer(copied, round).await,
         }

@@ -2,9 +2,14 @@
 //!
 //! Pages count characters, never lines, so that one long line ends like every other text, and always say where the next begins.
 
+use std::{borrow::Cow, fmt};
+
 use fleet::large_result::text_of;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{
+    Deserializer, Serialize,
+    de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
 use serde_json::value::RawValue;
 
 /// What is asked for.
@@ -122,9 +127,7 @@ pub(super) fn of(result: &RawValue, asked: &Asked<'_>) -> Result<Page, NoPage> {
         return matches(&text(part)?, search, asked);
     }
     if part.get().starts_with('[') {
-        let items: Vec<&RawValue> =
-            serde_json::from_str(part.get()).map_err(|_no_json| NoPage::NoSuchPath)?;
-        return page_of_items(&items, asked);
+        return page_of_items(part, asked);
     }
     page_of_text(&text(part)?, asked)
 }
@@ -133,32 +136,71 @@ fn text(part: &RawValue) -> Result<String, NoPage> {
     text_of(part).map_err(|_no_json| NoPage::NoSuchPath)
 }
 
-/// The value at a JSON pointer, with its tokens as they are (RFC 6901).
+/// The value at a JSON pointer, with its tokens as they are (RFC 6901). Keeps nothing of the rest.
 fn at<'a>(result: &'a RawValue, path: &str) -> Option<&'a RawValue> {
-    use std::collections::HashMap;
-
     let mut part = result;
     if path.is_empty() {
         return Some(part);
     }
     for segment in path.strip_prefix('/')?.split('/') {
         let name = segment.replace("~1", "/").replace("~0", "~");
+        let mut reader = serde_json::Deserializer::from_str(part.get());
         part = match part.get().as_bytes().first()? {
-            b'{' => {
-                let mut members: HashMap<String, &RawValue> =
-                    serde_json::from_str(part.get()).ok()?;
-                members.remove(&name)?
-            }
+            b'{' => reader.deserialize_map(Member(&name)).ok()??,
             b'[' => {
-                let items: Vec<&RawValue> = serde_json::from_str(part.get()).ok()?;
                 let is_index = name == "0" || !name.starts_with(['0', '+']);
-                let index: usize = name.parse().ok().filter(|_| is_index)?;
-                items.get(index).copied()?
+                let index = name.parse().ok().filter(|_| is_index)?;
+                reader.deserialize_seq(Nth(index)).ok()??
             }
             _scalar => return None,
         };
     }
     Some(part)
+}
+
+/// Takes the member of this name; of several the last, as everybody else does.
+struct Member<'n>(&'n str);
+
+impl<'de> Visitor<'de> for Member<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut members: M) -> Result<Self::Value, M::Error> {
+        let mut found = None;
+        while let Some(name) = members.next_key::<Cow<'de, str>>()? {
+            if name == self.0 {
+                found = Some(members.next_value()?);
+            } else {
+                members.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Takes the item of this number.
+struct Nth(usize);
+
+impl<'de> Visitor<'de> for Nth {
+    type Value = Option<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut items: S) -> Result<Self::Value, S::Error> {
+        for _before in 0..self.0 {
+            if items.next_element::<IgnoredAny>()?.is_none() {
+                return Ok(None);
+            }
+        }
+        let found = items.next_element()?;
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(found)
+    }
 }
 
 fn page_of_text(text: &str, asked: &Asked<'_>) -> Result<Page, NoPage> {
@@ -177,41 +219,70 @@ fn page_of_text(text: &str, asked: &Asked<'_>) -> Result<Page, NoPage> {
     })
 }
 
-fn page_of_items(items: &[&RawValue], asked: &Asked<'_>) -> Result<Page, NoPage> {
-    let (offset, limit) = (asked.offset, asked.limit.max(1));
-    if offset > 0 && offset >= items.len() {
+/// Takes as many whole items as fit, and counts the others.
+struct Items<'a>(&'a Asked<'a>);
+
+impl<'de> Visitor<'de> for Items<'_> {
+    /// The page, and how many items there are.
+    type Value = (Vec<Item>, usize);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut items: S) -> Result<Self::Value, S::Error> {
+        let Asked { offset, path, .. } = *self.0;
+        let limit = self.0.limit.max(1);
+        let (mut page, mut taken, mut count) = (Vec::new(), 0, 0);
+        while count < offset && items.next_element::<IgnoredAny>()?.is_some() {
+            count += 1;
+        }
+        while let Some(item) = items.next_element::<&RawValue>()? {
+            let index = count;
+            count += 1;
+            let characters = item.get().chars().count();
+            let is_larger = characters > limit;
+            let shown = if is_larger {
+                BEGINNING.min(limit)
+            } else {
+                characters
+            };
+            // At least one, so that every page moves on.
+            if !page.is_empty() && taken + shown > limit {
+                break;
+            }
+            taken += shown;
+            page.push(if is_larger {
+                Item::Beginning {
+                    path: format!("{path}/{index}"),
+                    characters,
+                    preview: item.get().chars().take(shown).collect(),
+                }
+            } else {
+                Item::Whole(item.to_owned())
+            });
+        }
+        while items.next_element::<IgnoredAny>()?.is_some() {
+            count += 1;
+        }
+        Ok((page, count))
+    }
+}
+
+fn page_of_items(part: &RawValue, asked: &Asked<'_>) -> Result<Page, NoPage> {
+    let offset = asked.offset;
+    let mut reader = serde_json::Deserializer::from_str(part.get());
+    let read = reader.deserialize_seq(Items(asked));
+    let (items, count) = read.map_err(|_no_json| NoPage::NoSuchPath)?;
+    if offset > 0 && offset >= count {
         return Err(NoPage::BehindTheEnd);
     }
-    let (mut page, mut taken) = (Vec::new(), 0);
-    for (index, item) in items.iter().enumerate().skip(offset) {
-        let characters = item.get().chars().count();
-        let is_larger = characters > limit;
-        let shown = if is_larger {
-            BEGINNING.min(limit)
-        } else {
-            characters
-        };
-        // At least one, so that every page moves on.
-        if !page.is_empty() && taken + shown > limit {
-            break;
-        }
-        taken += shown;
-        page.push(if is_larger {
-            Item::Beginning {
-                path: format!("{}/{index}", asked.path),
-                characters,
-                preview: item.get().chars().take(shown).collect(),
-            }
-        } else {
-            Item::Whole((*item).to_owned())
-        });
-    }
-    let next = offset + page.len();
+    let next = offset + items.len();
     Ok(Page::Items {
-        items: page,
+        items,
         offset,
-        next_offset: (next < items.len()).then_some(next),
-        count: items.len(),
+        next_offset: (next < count).then_some(next),
+        count,
     })
 }
 

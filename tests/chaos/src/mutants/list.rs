@@ -348,8 +348,8 @@ pub static ALL: &[Mutant] = &[
         rule: "everybody_is_told_one_end",
         edits: &[Edit {
             statement: "complete",
-            find: "coercions, args_hash, result::json, error::json,",
-            replace: "coercions, args_hash, NULL::json, error::json,",
+            find: "coercions, args_hash, result::json, preview::json, error::json,",
+            replace: "coercions, args_hash, NULL::json, preview::json, error::json,",
         }],
         ..NONE
     },
