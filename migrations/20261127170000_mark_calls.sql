@@ -20,6 +20,20 @@ CREATE TABLE toolfleet.call_marks (
     CONSTRAINT call_marks_new CHECK ((what = 'retried') = (new_call_id IS NOT NULL))
 );
 
+-- Who makes a call again: written before the new call is sent, so that nobody else sends another one, or gives the call up. Without
+-- a mark beside it, the new call was not sent, or its sender was killed: nobody knows which.
+CREATE TABLE toolfleet.retry_reservations (
+    call_id uuid PRIMARY KEY,
+    -- Of the bulk retry of this name, or, without a name, of whoever makes this one call again.
+    name text CHECK (length(name) BETWEEN 1 AND 128),
+    -- Which one: a name may be forgotten, and used for another one. The keys of its new calls have it as well.
+    retry uuid NOT NULL,
+    -- The process that reserved it; once another one of the same retry has had it too, no process alone takes it back.
+    run uuid NOT NULL,
+    shared boolean NOT NULL DEFAULT false,
+    at timestamptz NOT NULL DEFAULT now()
+);
+
 CREATE FUNCTION toolfleet.refuse_change_of_marks() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     -- `drop_history` has dropped the call before its marks.
@@ -37,7 +51,8 @@ DO $$
 DECLARE
     body text := pg_get_functiondef('toolfleet.drop_history'::regproc);
     changed text := replace(body, '        RETURN part.day;',
-        E'        DELETE FROM toolfleet.call_marks WHERE call_id >= low AND call_id < high;\n        RETURN part.day;');
+        E'        DELETE FROM toolfleet.call_marks WHERE call_id >= low AND call_id < high;\n'
+        '        DELETE FROM toolfleet.retry_reservations WHERE call_id >= low AND call_id < high;\n        RETURN part.day;');
 BEGIN
     IF changed = body THEN
         RAISE EXCEPTION 'drop_history does not return the day';
@@ -83,6 +98,7 @@ LEFT JOIN toolfleet.worker_processes w USING (worker_id)
 LEFT JOIN toolfleet.tool_versions v ON v.tool = c.tool AND v.version = c.tool_version;
 
 -- What failed by the system without an effect, and was not dealt with. A probe is the fleet's own question.
+-- A write whose attempt says late that it did it has happened, whatever it was settled as.
 -- It compares columns of the table and not words of the view, so that Postgres knows how many there may be.
 CREATE VIEW toolfleet.dead_letters AS
 SELECT f.call_id, f.tenant, f.tool, f.tool_version, f.effect::text AS effect, f.queue, f.state::text AS state,
@@ -96,7 +112,9 @@ FROM toolfleet.finished_calls f
 LEFT JOIN toolfleet.worker_processes w USING (worker_id)
 LEFT JOIN toolfleet.tool_versions v ON v.tool = f.tool AND v.version = f.tool_version
 WHERE f.error IS NOT NULL AND f.state = 'failed' AND f.outcome = 'system_error' AND f.effect_known IN ('none', 'not_applied')
-  AND f.probe_of IS NULL AND NOT EXISTS (SELECT FROM toolfleet.call_marks m WHERE m.call_id = f.call_id);
+  AND f.probe_of IS NULL AND NOT EXISTS (SELECT FROM toolfleet.call_marks m WHERE m.call_id = f.call_id)
+  AND (f.effect = 'read' OR NOT EXISTS (
+      SELECT FROM toolfleet.ended_attempts a WHERE a.call_id = f.call_id AND a.late AND a.outcome = 'applied'));
 
 CREATE VIEW toolfleet.marks AS
 SELECT call_id, what, at, actor, role, new_call_id, note, bulk_name FROM toolfleet.call_marks;
@@ -105,6 +123,7 @@ SELECT call_id, what, at, actor, role, new_call_id, note, bulk_name FROM toolfle
 -- for each:
 --   marked     it has this mark now, or had it before
 --   not_dead   only for `discarded`: it is no dead letter; `state` says what it is
+--   under_way  only for `discarded`: somebody makes it again just now, or was killed at it within 23 hours
 --   not_over   it is open, `state` says how: it may be in doubt
 --   not_found  there is no such call
 CREATE FUNCTION toolfleet.mark_calls(
@@ -131,10 +150,16 @@ BEGIN
        OR array_position(mark_calls.new_calls, NULL) IS NOT NULL THEN
         RAISE EXCEPTION 'new_calls must have a call for each that was retried' USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    IF mark_calls.what = 'discarded' THEN
+        -- Either those who reserve it to make it again see this mark, or this sees their reservation.
+        PERFORM pg_advisory_xact_lock(hashtext('toolfleet.retry_reservations'));
+    END IF;
     RETURN QUERY
     WITH asked AS MATERIALIZED (
         SELECT a.call_id, a.new_call_id, coalesce(f.state, o.state) AS state, f.call_id IS NOT NULL AS over,
                EXISTS (SELECT FROM toolfleet.dead_letters d WHERE d.call_id = a.call_id) AS dead,
+               EXISTS (SELECT FROM toolfleet.retry_reservations r WHERE r.call_id = a.call_id
+                           AND r.at > now() - interval '23 hours') AS reserved,
                EXISTS (SELECT FROM toolfleet.call_marks m WHERE m.call_id = a.call_id AND m.what = mark_calls.what
                            AND m.new_call_id IS NOT DISTINCT FROM a.new_call_id) AS marked
         FROM unnest(mark_calls.calls, mark_calls.new_calls) a (call_id, new_call_id)
@@ -145,14 +170,16 @@ BEGIN
         SELECT DISTINCT a.call_id, mark_calls.what, mark_calls.actor, session_user, a.new_call_id, mark_calls.note,
                mark_calls.bulk_name
         FROM asked a
-        WHERE a.over AND (a.dead OR mark_calls.what = 'retried')
+        WHERE a.over AND (a.dead AND NOT a.reserved OR mark_calls.what = 'retried')
         ORDER BY a.call_id
         ON CONFLICT DO NOTHING
     )
     SELECT a.call_id,
            CASE WHEN a.state IS NULL THEN 'not_found'
                 WHEN NOT a.over THEN 'not_over'
-                WHEN a.dead OR a.marked OR mark_calls.what = 'retried' THEN 'marked'
+                WHEN a.marked OR mark_calls.what = 'retried' THEN 'marked'
+                WHEN a.dead AND a.reserved THEN 'under_way'
+                WHEN a.dead THEN 'marked'
                 ELSE 'not_dead' END,
            a.state::text
     FROM asked a;

@@ -602,7 +602,8 @@ BEGIN
             'ended_attempts' || to_char(part.day, '_YYYYMMDD'),
             'call_notes' || to_char(part.day, '_YYYYMMDD'));
         DELETE FROM toolfleet.call_marks WHERE call_id >= low AND call_id < high;
-        DELETE FROM toolfleet.bulk_retries WHERE newest < high;
+        DELETE FROM toolfleet.retry_reservations WHERE call_id >= low AND call_id < high;
+        DELETE FROM toolfleet.bulk_retries WHERE newest >= low AND newest < high;
         RETURN part.day;
     END LOOP;
     RETURN NULL;
@@ -1277,10 +1278,16 @@ BEGIN
        OR array_position(mark_calls.new_calls, NULL) IS NOT NULL THEN
         RAISE EXCEPTION 'new_calls must have a call for each that was retried' USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    IF mark_calls.what = 'discarded' THEN
+        -- Either those who reserve it to make it again see this mark, or this sees their reservation.
+        PERFORM pg_advisory_xact_lock(hashtext('toolfleet.retry_reservations'));
+    END IF;
     RETURN QUERY
     WITH asked AS MATERIALIZED (
         SELECT a.call_id, a.new_call_id, coalesce(f.state, o.state) AS state, f.call_id IS NOT NULL AS over,
                EXISTS (SELECT FROM toolfleet.dead_letters d WHERE d.call_id = a.call_id) AS dead,
+               EXISTS (SELECT FROM toolfleet.retry_reservations r WHERE r.call_id = a.call_id
+                           AND r.at > now() - interval '23 hours') AS reserved,
                EXISTS (SELECT FROM toolfleet.call_marks m WHERE m.call_id = a.call_id AND m.what = mark_calls.what
                            AND m.new_call_id IS NOT DISTINCT FROM a.new_call_id) AS marked
         FROM unnest(mark_calls.calls, mark_calls.new_calls) a (call_id, new_call_id)
@@ -1291,14 +1298,16 @@ BEGIN
         SELECT DISTINCT a.call_id, mark_calls.what, mark_calls.actor, session_user, a.new_call_id, mark_calls.note,
                mark_calls.bulk_name
         FROM asked a
-        WHERE a.over AND (a.dead OR mark_calls.what = 'retried')
+        WHERE a.over AND (a.dead AND NOT a.reserved OR mark_calls.what = 'retried')
         ORDER BY a.call_id
         ON CONFLICT DO NOTHING
     )
     SELECT a.call_id,
            CASE WHEN a.state IS NULL THEN 'not_found'
                 WHEN NOT a.over THEN 'not_over'
-                WHEN a.dead OR a.marked OR mark_calls.what = 'retried' THEN 'marked'
+                WHEN a.marked OR mark_calls.what = 'retried' THEN 'marked'
+                WHEN a.dead AND a.reserved THEN 'under_way'
+                WHEN a.dead THEN 'marked'
                 ELSE 'not_dead' END,
            a.state::text
     FROM asked a;
@@ -1680,6 +1689,15 @@ BEGIN
     RAISE EXCEPTION 'history does not change: % is not emptied', TG_TABLE_NAME USING ERRCODE = 'check_violation';
 END $$;
 
+CREATE FUNCTION toolfleet.release_retries(calls uuid[], retry uuid, run uuid) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+    DELETE FROM toolfleet.retry_reservations r
+    WHERE r.call_id = ANY (release_retries.calls) AND r.retry = release_retries.retry AND r.run = release_retries.run
+      AND NOT r.shared
+$$;
+
 CREATE FUNCTION toolfleet.renew_buckets(tool text) RETURNS void
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -1735,6 +1753,52 @@ BEGIN
     FROM pg_stat_activity a
     WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.application_name LIKE 'toolfleet%'
       AND pg_has_role(a.usesysid, 'MEMBER');
+END $$;
+
+CREATE FUNCTION toolfleet.reserve_retries(calls uuid[], name text, retry uuid, run uuid) RETURNS TABLE(call_id uuid, verdict text, holder text)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    IF coalesce(cardinality(reserve_retries.calls), 0) > 1000 THEN
+        RAISE EXCEPTION 'at most 1000 calls are reserved at a time' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF reserve_retries.retry IS NULL OR reserve_retries.run IS NULL THEN
+        RAISE EXCEPTION 'retry and run must say who reserves them' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    -- One after the other, with those who discard: whoever comes second sees what the first one did.
+    PERFORM pg_advisory_xact_lock(hashtext('toolfleet.retry_reservations'));
+    INSERT INTO toolfleet.retry_reservations AS r (call_id, name, retry, run)
+    SELECT DISTINCT f.call_id, reserve_retries.name, reserve_retries.retry, reserve_retries.run
+    FROM unnest(reserve_retries.calls) a (call_id)
+    JOIN toolfleet.finished_calls f ON f.call_id = a.call_id
+    WHERE (f.effect = 'read' OR NOT toolfleet.applied_late(f.call_id))
+      AND NOT EXISTS (SELECT FROM toolfleet.call_marks m WHERE m.call_id = f.call_id)
+    ON CONFLICT (call_id) DO UPDATE SET shared = true, retry = excluded.retry
+    WHERE r.run <> excluded.run
+      -- Who makes one call again under its own name decides that alone.
+      AND (r.retry = excluded.retry OR r.name IS NULL AND excluded.name IS NULL);
+    RETURN QUERY
+    SELECT a.call_id,
+           CASE WHEN f.call_id IS NULL AND NOT EXISTS (SELECT FROM toolfleet.open_calls o WHERE o.call_id = a.call_id)
+                    THEN 'not_found'
+                WHEN f.call_id IS NULL THEN 'not_over'
+                WHEN f.effect <> 'read' AND toolfleet.applied_late(f.call_id) THEN 'effect_happened'
+                WHEN m.what = 'retried' THEN 'retried_before'
+                WHEN m.what = 'discarded' THEN 'discarded_before'
+                WHEN m.what IS NOT NULL THEN 'effect_unknown'
+                -- It ended between the two statements.
+                WHEN r.call_id IS NULL THEN 'not_over'
+                WHEN r.at <= now() - interval '23 hours' THEN 'unsure'
+                WHEN r.retry = reserve_retries.retry THEN 'held'
+                ELSE 'under_way' END,
+           r.name
+    FROM (SELECT DISTINCT call_id FROM unnest(reserve_retries.calls) asked (call_id)) a
+    LEFT JOIN toolfleet.finished_calls f ON f.call_id = a.call_id
+    LEFT JOIN toolfleet.retry_reservations r ON r.call_id = a.call_id
+    LEFT JOIN LATERAL (
+        SELECT m.what FROM toolfleet.call_marks m WHERE m.call_id = a.call_id ORDER BY m.at DESC LIMIT 1) m ON true;
 END $$;
 
 CREATE FUNCTION toolfleet.set_control(kind text, setting json, actor text, note text, tool text DEFAULT NULL::text, queue text DEFAULT NULL::text, tenant text DEFAULT NULL::text, pointer text DEFAULT NULL::text, value json DEFAULT NULL::json, subject text DEFAULT NULL::text, told text DEFAULT NULL::text, for_ms bigint DEFAULT NULL::bigint, in_tenant text DEFAULT NULL::text, replaces boolean DEFAULT false) RETURNS TABLE(verdict text, control json)
@@ -2504,6 +2568,7 @@ CREATE VIEW toolfleet.breakers AS
 
 CREATE TABLE toolfleet.bulk_retries (
     name text NOT NULL,
+    nonce uuid DEFAULT gen_random_uuid() NOT NULL,
     filter text NOT NULL,
     since timestamp with time zone NOT NULL,
     until timestamp with time zone NOT NULL,
@@ -2748,7 +2813,9 @@ CREATE VIEW toolfleet.dead_letters AS
      LEFT JOIN toolfleet.tool_versions v ON (((v.tool = f.tool) AND (v.version = f.tool_version))))
   WHERE ((f.error IS NOT NULL) AND (f.state = 'failed'::toolfleet.call_state) AND (f.outcome = 'system_error'::toolfleet.call_outcome) AND (f.effect_known = ANY (ARRAY['none'::toolfleet.effect_known, 'not_applied'::toolfleet.effect_known])) AND (f.probe_of IS NULL) AND (NOT (EXISTS ( SELECT
            FROM toolfleet.call_marks m
-          WHERE (m.call_id = f.call_id)))));
+          WHERE (m.call_id = f.call_id)))) AND ((f.effect = 'read'::toolfleet.effect) OR (NOT (EXISTS ( SELECT
+           FROM toolfleet.ended_attempts a
+          WHERE ((a.call_id = f.call_id) AND a.late AND (a.outcome = 'applied'::toolfleet.attempt_outcome)))))));
 
 CREATE TABLE toolfleet.ended_attempts_default (
     call_id uuid NOT NULL,
@@ -3063,6 +3130,16 @@ CREATE TABLE toolfleet.prefix_takeovers (
     note text NOT NULL
 );
 
+CREATE TABLE toolfleet.retry_reservations (
+    call_id uuid NOT NULL,
+    name text,
+    retry uuid NOT NULL,
+    run uuid NOT NULL,
+    shared boolean DEFAULT false NOT NULL,
+    at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT retry_reservations_name_check CHECK (((length(name) >= 1) AND (length(name) <= 128)))
+);
+
 CREATE TABLE toolfleet.run_times (
     tool text NOT NULL,
     version integer NOT NULL,
@@ -3198,6 +3275,8 @@ ALTER TABLE ONLY toolfleet.prefix_takeovers
     ADD CONSTRAINT prefix_takeovers_pkey PRIMARY KEY (takeover_id);
 ALTER TABLE ONLY toolfleet.rate_buckets
     ADD CONSTRAINT rate_buckets_pkey PRIMARY KEY (bucket);
+ALTER TABLE ONLY toolfleet.retry_reservations
+    ADD CONSTRAINT retry_reservations_pkey PRIMARY KEY (call_id);
 ALTER TABLE ONLY toolfleet.run_times
     ADD CONSTRAINT run_times_pkey PRIMARY KEY (tool, version, hour, limit_ms, took_ms, cut_off);
 ALTER TABLE ONLY toolfleet.timeout_changes

@@ -119,6 +119,7 @@ BEGIN
         -- Marks: one function makes them, and `drop_history` drops them with their calls.
         ('call_marks',       NULL, 'SELECT', 'o'),
         ('bulk_retries',     NULL, 'SELECT, INSERT', 'o'),
+        ('retry_reservations', NULL, 'SELECT', 'o'),
         -- The documented views.
         ('calls',            NULL, 'SELECT', 'or'),
         ('attempts',         NULL, 'SELECT', 'or'),
@@ -156,6 +157,8 @@ BEGIN
         ('settle',            'do'),
         ('cancel',            'do'),
         ('mark_calls',        'o'),
+        ('reserve_retries',   'o'),
+        ('release_retries',   'o'),
         ('fence',             'wo'),
         ('leave',             'w'),
         ('quarantine',        'dw'),

@@ -1,9 +1,6 @@
 //! Figures that are read from the ledger when a scraper asks.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use fleet::{
     http,
@@ -14,7 +11,7 @@ use fleet::{
     },
     telemetry::{LedgerFigures, metrics, report},
 };
-use tokio::time::Instant;
+use tokio::{task::JoinSet, time::Instant};
 
 /// Fills the gauges that need the ledger, at a scrape only. They read every open call. Where that takes long, the figures are
 /// kept for a while, so that reading them takes at most a twentieth of the time.
@@ -22,13 +19,12 @@ pub(crate) fn gauges(pool: PgPool, registry: Registry) -> http::BeforeScrape {
     let state = Arc::new(tokio::sync::Mutex::new((
         Instant::now(),
         SnapshotWatch::default(),
+        DeadLetters::new(Instant::now()),
     )));
-    let letters = Arc::new(Mutex::new(DeadLetters::new(Instant::now())));
     Arc::new(move || {
         let (pool, registry, state) = (pool.clone(), registry.clone(), Arc::clone(&state));
-        let letters = Arc::clone(&letters);
         Box::pin(async move {
-            let (rests_until, watch) = &mut *state.lock().await;
+            let (rests_until, watch, letters) = &mut *state.lock().await;
             let began = Instant::now();
             if began < *rests_until {
                 return;
@@ -37,7 +33,7 @@ pub(crate) fn gauges(pool: PgPool, registry: Registry) -> http::BeforeScrape {
             let took = began.elapsed();
             match read {
                 Ok(figures) => metrics().counted(LedgerFigures {
-                    dead_letters: counted_letters(&letters, &pool),
+                    dead_letters: letters.counted(&pool),
                     ..figures
                 }),
                 Err(error) => tracing::debug!(error = report(&error), "figures were not read"),
@@ -67,52 +63,46 @@ async fn figures(
     })
 }
 
-/// The last count of dead letters.
+/// The last count of dead letters. They are counted beside the scrapes: that reads the history, which may take as long as a statement
+/// may, and no other figure waits for it.
 struct DeadLetters {
     /// Until when they are not counted again.
     rests_until: Instant,
-    is_counting: bool,
+    /// The count under way, if there is one, and what it took.
+    counting: JoinSet<(Option<u64>, Duration)>,
     /// `None` while Postgres cannot count them.
     last: Option<u64>,
 }
 
 impl DeadLetters {
-    const fn new(now: Instant) -> Self {
+    fn new(now: Instant) -> Self {
         Self {
             rests_until: now,
-            is_counting: false,
+            counting: JoinSet::new(),
             last: None,
         }
     }
-}
 
-type SharedLetters = Arc<Mutex<DeadLetters>>;
-
-fn locked(letters: &SharedLetters) -> MutexGuard<'_, DeadLetters> {
-    letters.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The last count. Unless counting rests, they are counted anew, beside the scrape: that reads the history, which may take as long
-/// as a statement may, and no other figure waits for it.
-fn counted_letters(letters: &SharedLetters, pool: &PgPool) -> Option<u64> {
-    let mut known = locked(letters);
-    let began = Instant::now();
-    if !known.is_counting && began >= known.rests_until {
-        known.is_counting = true;
-        let (letters, pool) = (Arc::clone(letters), pool.clone());
-        tokio::spawn(async move {
-            let counted = ledger_figures::dead_letters(&pool).await;
-            let mut known = locked(&letters);
-            known.is_counting = false;
-            known.rests_until = Instant::now() + began.elapsed() * FIGURES_REST;
-            known.last = counted
-                .inspect_err(|error| {
+    /// The last count. Unless counting rests, they are counted anew for a later scrape.
+    fn counted(&mut self, pool: &PgPool) -> Option<u64> {
+        let began = Instant::now();
+        while let Some(counted) = self.counting.try_join_next() {
+            let (letters, took) = counted.unwrap_or_default();
+            self.last = letters;
+            self.rests_until = began + took * FIGURES_REST;
+        }
+        if self.counting.is_empty() && began >= self.rests_until {
+            let pool = pool.clone();
+            self.counting.spawn(async move {
+                let counted = ledger_figures::dead_letters(&pool).await;
+                let counted = counted.inspect_err(|error| {
                     tracing::debug!(error = report(error), "dead letters were not counted");
-                })
-                .ok();
-        });
+                });
+                (counted.ok(), began.elapsed())
+            });
+        }
+        self.last
     }
-    known.last
 }
 
 /// Figures that take no longer than this are read at every scrape.

@@ -70,6 +70,8 @@ pub struct Rounds<'a> {
     round: u32,
     /// A round was begun, and its answer was not processed.
     is_open: bool,
+    /// A round may have had its effect without saying so.
+    is_unsure: bool,
     pauses: Reconnect,
 }
 
@@ -89,12 +91,18 @@ impl FleetClient {
             left: calls.into_iter().enumerate().collect(),
             round: 0,
             is_open: false,
+            is_unsure: false,
             pauses: Reconnect::default(),
         }
     }
 }
 
 impl Rounds<'_> {
+    /// Whether calls that were refused in the end may have been accepted by a round before, which did not say so.
+    pub const fn is_unsure(&self) -> bool {
+        self.is_unsure
+    }
+
     /// Sends the calls without an answer, after a pause if they were sent before; returns the final answers. `None` when every
     /// call has its answer.
     ///
@@ -128,6 +136,7 @@ impl Rounds<'_> {
     /// Gives up the calls without a key.
     fn silence(&mut self) -> Vec<Told> {
         self.is_open = false;
+        self.is_unsure = true;
         let (keyed, unkeyed): (Vec<_>, Vec<_>) = std::mem::take(&mut self.left)
             .into_iter()
             .partition(|(_, call)| call.has_key);
@@ -146,6 +155,7 @@ impl Rounds<'_> {
         let items = batch::items::<&RawValue>(answer.bytes()).map_err(unreadable)?;
         let Some(items) = items else {
             let head = answer.head()?;
+            self.is_unsure |= !head.nothing_happened();
             if head.may_pass() && !is_last {
                 return Ok(Vec::new());
             }
@@ -162,6 +172,7 @@ impl Rounds<'_> {
         let (mut told, mut again) = (Vec::new(), Vec::new());
         for ((place, call), item) in std::mem::take(&mut self.left).into_iter().zip(items) {
             let head = Head::of(item.get().as_bytes()).map_err(unreadable)?;
+            self.is_unsure |= head.is_refused() && !head.nothing_happened();
             if !is_last && is_sent_again(&head, call.has_key) {
                 again.push((place, call));
             } else {

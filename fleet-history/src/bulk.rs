@@ -23,6 +23,8 @@ pub enum BulkVerb {
     Retry {
         /// Also those whose tool said no for a reason of its own.
         business: bool,
+        /// The state that was asked for: what was taken back or expired is made again only where that was said.
+        state: Option<State>,
     },
     /// Say what they turned out to be.
     Settle,
@@ -37,7 +39,7 @@ pub enum LeftAlone {
     InDoubt,
     /// Nobody will ever know whether it was carried out.
     EffectUnknown,
-    /// It failed, and was carried out all the same: its answer could not be used.
+    /// It failed, and was carried out all the same: its answer could not be used, or came late.
     EffectHappened,
     /// It is open.
     NotOver,
@@ -47,6 +49,10 @@ pub enum LeftAlone {
     NotInDoubt,
     /// It succeeded.
     Succeeded,
+    /// It was taken back.
+    Cancelled,
+    /// It was not run in its time.
+    Expired,
     /// Its tool said no, which another call would be told too.
     BusinessError,
     /// It did not fail by the system, so it is no dead letter.
@@ -59,7 +65,7 @@ pub enum LeftAlone {
     DiscardedBefore,
     /// Its tool has sensitive fields, which the history does not show.
     Sensitive,
-    /// The version of its tool takes no calls any more.
+    /// Its tool takes no calls any more.
     VersionRetired,
 }
 
@@ -74,6 +80,8 @@ impl LeftAlone {
             Self::Over => "over",
             Self::NotInDoubt => "not_in_doubt",
             Self::Succeeded => "succeeded",
+            Self::Cancelled => "cancelled",
+            Self::Expired => "expired",
             Self::BusinessError => "business_error",
             Self::NotDead => "not_dead",
             Self::Probe => "probe",
@@ -108,6 +116,7 @@ pub struct BulkCall {
     sensitive: bool,
     is_probe: bool,
     marked: Option<String>,
+    happened_late: bool,
     takes_calls: bool,
 }
 
@@ -127,12 +136,13 @@ pub fn left_alone(verb: BulkVerb, call: &BulkCall) -> Option<LeftAlone> {
         _any if is_in_doubt => Some(LeftAlone::InDoubt),
         BulkVerb::Cancel => (!is_open).then_some(LeftAlone::Over),
         _over if is_open => Some(LeftAlone::NotOver),
-        BulkVerb::Retry { business } => not_retried(call, business),
+        BulkVerb::Retry { business, state } => not_retried(call, business, state),
         BulkVerb::Discard => not_discarded(call),
     }
 }
 
-fn not_retried(call: &BulkCall, business: bool) -> Option<LeftAlone> {
+fn not_retried(call: &BulkCall, business: bool, asked: Option<State>) -> Option<LeftAlone> {
+    let ended_unasked = |state: State| call.state == state.as_str() && asked != Some(state);
     let is = |found: &Option<String>, word: &str| found.as_deref() == Some(word);
     let reasons = [
         (
@@ -141,9 +151,11 @@ fn not_retried(call: &BulkCall, business: bool) -> Option<LeftAlone> {
         ),
         (call.is_probe, LeftAlone::Probe),
         (is(&call.effect_known, "unknown"), LeftAlone::EffectUnknown),
-        (is(&call.effect_known, "applied"), LeftAlone::EffectHappened),
+        (has_happened(call), LeftAlone::EffectHappened),
         (is(&call.marked, "retried"), LeftAlone::RetriedBefore),
         (is(&call.marked, "discarded"), LeftAlone::DiscardedBefore),
+        (ended_unasked(State::Cancelled), LeftAlone::Cancelled),
+        (ended_unasked(State::Expired), LeftAlone::Expired),
         (
             is(&call.outcome, "business_error") && !business,
             LeftAlone::BusinessError,
@@ -164,12 +176,17 @@ fn not_discarded(call: &BulkCall) -> Option<LeftAlone> {
         ),
         (call.is_probe, LeftAlone::Probe),
         (is(&call.effect_known, "unknown"), LeftAlone::EffectUnknown),
-        (is(&call.effect_known, "applied"), LeftAlone::EffectHappened),
+        (has_happened(call), LeftAlone::EffectHappened),
         (is(&call.marked, "retried"), LeftAlone::RetriedBefore),
         (is(&call.marked, "discarded"), LeftAlone::DiscardedBefore),
         (!has_failed, LeftAlone::NotDead),
     ];
     first(&reasons)
+}
+
+/// A late answer of an attempt is a proof, whatever the call was settled as.
+fn has_happened(call: &BulkCall) -> bool {
+    call.effect_known.as_deref() == Some("applied") || call.happened_late
 }
 
 fn first(reasons: &[(bool, LeftAlone)]) -> Option<LeftAlone> {
@@ -186,9 +203,12 @@ fn first(reasons: &[(bool, LeftAlone)]) -> Option<LeftAlone> {
 /// The views cannot be read, or not in time.
 pub async fn page(pool: &PgPool, filter: &Filter) -> Result<Vec<BulkCall>, StoreError> {
     let mut statement = QueryBuilder::new(
-        "SELECT c.*, coalesce(t.version IS NOT NULL AND t.retired_at IS NULL, false) AS takes_calls
+        // A new call goes to the newest version of its tool, whichever the old one had.
+        "SELECT c.*, EXISTS (SELECT FROM toolfleet.tools t WHERE t.tool = c.tool AND t.current AND t.retired_at IS NULL) AS takes_calls,
+                effect <> 'read' AND EXISTS (
+                    SELECT FROM toolfleet.attempts a WHERE a.call_id = c.call_id AND a.late AND a.outcome = 'applied') AS happened_late
          FROM (
-             SELECT call_id, tenant, tool, tool_version, state, outcome, effect_known, error->>'code' AS code, sensitive,
+             SELECT call_id, tenant, tool, effect, state, outcome, effect_known, error->>'code' AS code, sensitive,
                     probe_of IS NOT NULL AS is_probe, marked
              FROM toolfleet.calls
              WHERE true",
@@ -199,7 +219,6 @@ pub async fn page(pool: &PgPool, filter: &Filter) -> Result<Vec<BulkCall>, Store
         .push_bind(PAGE_MAX)
         .push(
             ") c
-         LEFT JOIN toolfleet.tools t ON t.tool = c.tool AND t.version = c.tool_version
          ORDER BY c.call_id DESC",
         );
     statement
@@ -225,11 +244,16 @@ mod tests {
             sensitive: false,
             is_probe: false,
             marked: None,
+            happened_late: false,
             takes_calls: true,
         }
     }
 
-    const RETRY: BulkVerb = BulkVerb::Retry { business: false };
+    const fn retry(business: bool, state: Option<State>) -> BulkVerb {
+        BulkVerb::Retry { business, state }
+    }
+
+    const RETRY: BulkVerb = retry(false, None);
 
     #[test]
     fn each_verb_takes_what_it_is_for_and_names_the_reason_for_the_rest() {
@@ -302,7 +326,7 @@ mod tests {
                 [
                     Some(LeftAlone::Over),
                     Some(LeftAlone::NotInDoubt),
-                    None,
+                    Some(LeftAlone::Cancelled),
                     Some(LeftAlone::NotDead),
                 ],
             ),
@@ -312,7 +336,7 @@ mod tests {
                 [
                     Some(LeftAlone::Over),
                     Some(LeftAlone::NotInDoubt),
-                    None,
+                    Some(LeftAlone::Expired),
                     Some(LeftAlone::NotDead),
                 ],
             ),
@@ -325,12 +349,35 @@ mod tests {
     }
 
     #[test]
+    fn what_was_taken_back_or_expired_is_made_again_only_where_that_was_said() {
+        let ended = |state: &str| call(state, Some("system_error"));
+        for (state, why) in [
+            (State::Cancelled, LeftAlone::Cancelled),
+            (State::Expired, LeftAlone::Expired),
+        ] {
+            let asked = |state| retry(true, state);
+            let call = ended(state.as_str());
+            assert_eq!(left_alone(asked(None), &call), Some(why));
+            assert_eq!(left_alone(asked(Some(State::Failed)), &call), Some(why));
+            assert_eq!(left_alone(asked(Some(state)), &call), None);
+        }
+    }
+
+    #[test]
     fn what_may_have_had_its_effect_is_never_made_again() {
         let failed = |known: &str| BulkCall {
             effect_known: Some(known.to_owned()),
             ..call("failed", Some("system_error"))
         };
-        let business = BulkVerb::Retry { business: true };
+        let business = retry(true, None);
+        let late = BulkCall {
+            happened_late: true,
+            ..failed("not_applied")
+        };
+        for verb in [RETRY, business, BulkVerb::Discard] {
+            let why = Some(LeftAlone::EffectHappened);
+            assert_eq!(left_alone(verb, &late), why);
+        }
         for verb in [RETRY, business] {
             assert_eq!(
                 left_alone(verb, &failed("unknown")),

@@ -31,6 +31,8 @@ pub struct Original {
     pub meta: Option<String>,
     /// Whether its tool has sensitive fields, which the views do not show.
     pub sensitive: bool,
+    /// Whether an attempt of it said late that it did it, where its tool writes.
+    pub happened_late: bool,
 }
 
 /// The request of a call; `None` if there is no such call.
@@ -51,8 +53,9 @@ pub async fn originals(pool: &PgPool, calls: &[CallId]) -> Result<Vec<Original>,
     let ids: Vec<Uuid> = calls.iter().map(|call| call.0).collect();
     sqlx::query_as(
         "SELECT call_id, state, effect, tenant, tool, args::text AS args, session, run, priority, language, meta::text AS meta, \
-                sensitive
-         FROM toolfleet.calls WHERE call_id = ANY($1)",
+                sensitive, effect <> 'read' AND EXISTS (
+                    SELECT FROM toolfleet.attempts a WHERE a.call_id = c.call_id AND a.late AND a.outcome = 'applied') AS happened_late
+         FROM toolfleet.calls c WHERE call_id = ANY($1)",
     )
     .bind(ids)
     .fetch_all(pool)

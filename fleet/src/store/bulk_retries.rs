@@ -18,9 +18,11 @@ pub struct BulkRetry {
     pub until: OffsetDateTime,
     /// The newest call that it covers.
     pub newest: CallId,
+    /// In the keys of its new calls, so that nobody can send one of them first.
+    pub nonce: Uuid,
 }
 
-type RetryRow = (String, OffsetDateTime, OffsetDateTime, Uuid);
+type RetryRow = (String, OffsetDateTime, OffsetDateTime, Uuid, Uuid);
 
 /// The bulk retry of this name, if there is one.
 ///
@@ -29,17 +31,18 @@ type RetryRow = (String, OffsetDateTime, OffsetDateTime, Uuid);
 /// Postgres does not answer, or the role may not read it.
 pub async fn find(ledger: &mut PgConnection, name: &str) -> Result<Option<BulkRetry>, StoreError> {
     let reading = sqlx::query_as(
-        "SELECT filter, since, until, newest FROM toolfleet.bulk_retries WHERE name = $1",
+        "SELECT filter, since, until, newest, nonce FROM toolfleet.bulk_retries WHERE name = $1",
     )
     .bind(name);
     let row: Option<RetryRow> = listen(reading.fetch_optional(ledger))
         .await
         .map_err(|error| StoreError::from_sqlx("look for a bulk retry", error))?;
-    Ok(row.map(|(filter, since, until, newest)| BulkRetry {
+    Ok(row.map(|(filter, since, until, newest, nonce)| BulkRetry {
         filter,
         since,
         until,
         newest: CallId(newest),
+        nonce,
     }))
 }
 
@@ -57,7 +60,7 @@ pub async fn begin(
     actor: &str,
 ) -> Result<BulkRetry, StoreError> {
     let naming = sqlx::query(
-        "INSERT INTO toolfleet.bulk_retries (name, filter, since, until, newest, actor) VALUES ($1, $2, $3, $4, $5, $6) \
+        "INSERT INTO toolfleet.bulk_retries (name, filter, since, until, newest, actor, nonce) VALUES ($1, $2, $3, $4, $5, $6, $7) \
          ON CONFLICT (name) DO NOTHING",
     )
     .bind(name)
@@ -65,7 +68,8 @@ pub async fn begin(
     .bind(retry.since)
     .bind(retry.until)
     .bind(retry.newest.0)
-    .bind(actor);
+    .bind(actor)
+    .bind(retry.nonce);
     listen(naming.execute(&mut *ledger))
         .await
         .map_err(|error| StoreError::from_sqlx("name a bulk retry", error))?;

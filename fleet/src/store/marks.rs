@@ -32,6 +32,8 @@ words! {
         Marked = "marked",
         /// It cannot be discarded, for it is no dead letter.
         NotDead = "not_dead",
+        /// It is not discarded now, for somebody makes it again.
+        UnderWay = "under_way",
         /// It is open, or in doubt.
         NotOver = "not_over",
         /// There is no such call.

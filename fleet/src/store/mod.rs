@@ -44,6 +44,7 @@ pub mod quarantine;
 pub mod read;
 pub mod release;
 pub mod renumber;
+pub mod reservations;
 pub mod results;
 pub mod retire;
 pub mod rights;

@@ -5,6 +5,7 @@ use fleet::{
     store::{
         DecisionError,
         marks::{self, CallMark, MarkVerdict, Marked, NewMarks},
+        reservations::{ReserveVerdict, Reserver, release, reserve},
     },
 };
 use sqlx::PgPool;
@@ -166,4 +167,174 @@ async fn what_is_open_or_nowhere_or_makes_no_sense_gets_no_mark() {
         );
     }
     assert_eq!(dead(pool).await, [letter]);
+}
+
+/// An attempt of the call says late that it did it.
+async fn proven_late(pool: &PgPool, call: CallId) {
+    sqlx::query(
+        "INSERT INTO toolfleet.ended_attempts (call_id, attempt_id, number, worker_id, started_at, timeout_ms, outcome, effect_known, \
+             over, late) \
+         VALUES ($1, gen_random_uuid(), 1, gen_random_uuid(), now(), 1000, 'applied', 'applied', true, true)",
+    )
+    .bind(call.0)
+    .execute(pool)
+    .await
+    .unwrap();
+}
+
+const fn reserver(name: Option<&str>, retry: u128, run: u128) -> Reserver<'_> {
+    Reserver {
+        name,
+        retry: Uuid::from_u128(retry),
+        run: Uuid::from_u128(run),
+    }
+}
+
+/// What each of these calls is told, in their order.
+async fn reserved(pool: &PgPool, by: Reserver<'_>, calls: &[CallId]) -> Vec<ReserveVerdict> {
+    let mut connection = pool.acquire().await.unwrap();
+    let told = reserve(&mut connection, by, calls).await.unwrap();
+    assert_eq!(told.len(), calls.len());
+    let of = |call: &CallId| told.iter().find(|one| one.call_id == *call).unwrap();
+    calls.iter().map(|call| of(call).verdict).collect()
+}
+
+async fn age(pool: &PgPool) {
+    sqlx::query("UPDATE toolfleet.retry_reservations SET at = at - interval '23 h'")
+        .execute(pool)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_late_proof_makes_a_failed_write_no_dead_letter() {
+    let ledger = Ledger::fresh().await;
+    let pool = &ledger.database.pool;
+    let letter = ended(pool, "failed", "system_error", "not_applied", false).await;
+    let happened = ended(pool, "failed", "system_error", "not_applied", false).await;
+    assert_eq!(dead(pool).await, [letter, happened]);
+    proven_late(pool, happened).await;
+    assert_eq!(dead(pool).await, [letter]);
+    assert_eq!(
+        verdict(pool, CallMark::Discarded, happened, None).await,
+        MarkVerdict::NotDead
+    );
+}
+
+#[tokio::test]
+async fn a_call_is_reserved_for_one_retry_and_not_where_it_was_dealt_with_since() {
+    let ledger = Ledger::fresh().await;
+    let pool = &ledger.database.pool;
+    let mut letters = Vec::new();
+    for _ in 0..4 {
+        letters.push(ended(pool, "failed", "system_error", "not_applied", false).await);
+    }
+    let [free, discarded, retried, happened] = letters[..] else {
+        panic!("there are four");
+    };
+    mark(pool, CallMark::Discarded, &[(discarded, None)]).await;
+    mark(
+        pool,
+        CallMark::Retried,
+        &[(retried, Some(CallId::generate()))],
+    )
+    .await;
+    proven_late(pool, happened).await;
+    let (open, nowhere) = (ledger.queued().await, CallId::generate());
+    let asked = [free, discarded, retried, happened, open, nowhere];
+    let (monday, tuesday) = (
+        reserver(Some("monday"), 1, 1),
+        reserver(Some("tuesday"), 2, 2),
+    );
+    let told = |free| {
+        [
+            free,
+            ReserveVerdict::DiscardedBefore,
+            ReserveVerdict::RetriedBefore,
+            ReserveVerdict::EffectHappened,
+            ReserveVerdict::NotOver,
+            ReserveVerdict::NotFound,
+        ]
+    };
+    for (by, expected) in [
+        (monday, ReserveVerdict::Held),
+        (tuesday, ReserveVerdict::UnderWay),
+        (monday, ReserveVerdict::Held),
+        // The name was forgotten, and used again.
+        (reserver(Some("monday"), 3, 3), ReserveVerdict::UnderWay),
+        (reserver(None, 4, 4), ReserveVerdict::UnderWay),
+    ] {
+        assert_eq!(reserved(pool, by, &asked).await, told(expected), "{by:?}");
+    }
+    // Nobody gives up what is being made again, and what was given up is not made again.
+    assert_eq!(
+        verdict(pool, CallMark::Discarded, free, None).await,
+        MarkVerdict::UnderWay
+    );
+    assert_eq!(dead(pool).await, [free]);
+    // So long after, nobody knows, and a person decides.
+    age(pool).await;
+    for by in [monday, tuesday, reserver(None, 4, 4)] {
+        let told = reserved(pool, by, &[free]).await;
+        assert_eq!(told, [ReserveVerdict::Unsure], "{by:?}");
+    }
+    assert_eq!(
+        verdict(pool, CallMark::Discarded, free, None).await,
+        MarkVerdict::Marked
+    );
+}
+
+#[tokio::test]
+async fn a_reservation_is_taken_back_by_the_only_process_that_had_it() {
+    let ledger = Ledger::fresh().await;
+    let pool = &ledger.database.pool;
+    let letter = ended(pool, "failed", "system_error", "none", false).await;
+    let (monday, again) = (
+        reserver(Some("monday"), 1, 1),
+        reserver(Some("monday"), 1, 2),
+    );
+    let tuesday = reserver(Some("tuesday"), 2, 3);
+    let one = [letter];
+    let mut connection = pool.acquire().await.unwrap();
+    assert_eq!(reserved(pool, monday, &one).await, [ReserveVerdict::Held]);
+    for other in [again, tuesday] {
+        release(&mut connection, other, &one).await.unwrap();
+        let told = reserved(pool, tuesday, &one).await;
+        assert_eq!(told, [ReserveVerdict::UnderWay], "{other:?}");
+    }
+    release(&mut connection, monday, &one).await.unwrap();
+    assert_eq!(reserved(pool, tuesday, &one).await, [ReserveVerdict::Held]);
+    release(&mut connection, tuesday, &one).await.unwrap();
+    // Two processes of one retry: what one of them may have sent, the other does not take back.
+    for by in [monday, again] {
+        assert_eq!(reserved(pool, by, &one).await, [ReserveVerdict::Held]);
+    }
+    for by in [monday, again] {
+        release(&mut connection, by, &one).await.unwrap();
+        let told = reserved(pool, tuesday, &one).await;
+        assert_eq!(told, [ReserveVerdict::UnderWay], "{by:?}");
+    }
+}
+
+#[tokio::test]
+async fn eight_retries_at_once_have_each_call_once() {
+    let ledger = Ledger::fresh().await;
+    let pool = &ledger.database.pool;
+    let mut letters = Vec::new();
+    for _ in 0..50 {
+        letters.push(ended(pool, "failed", "system_error", "none", false).await);
+    }
+    let mut asking = tokio::task::JoinSet::new();
+    for n in 0..8 {
+        let (pool, mut letters) = (pool.clone(), letters.clone());
+        if n % 2 == 0 {
+            letters.reverse();
+        }
+        asking.spawn(async move {
+            let told = reserved(&pool, reserver(Some("name"), n, n), &letters).await;
+            let held = told.iter().filter(|told| **told == ReserveVerdict::Held);
+            held.count()
+        });
+    }
+    assert_eq!(asking.join_all().await.iter().sum::<usize>(), 50);
 }

@@ -129,13 +129,26 @@ async fn a_day_stays_while_a_key_into_it_names_a_call_that_is_nowhere() {
 }
 
 #[tokio::test]
-async fn marks_and_names_of_bulk_retries_go_with_the_day_of_their_calls() {
+async fn marks_reservations_and_names_of_bulk_retries_go_with_the_day_of_their_calls() {
     let ledger = Ledger::fresh().await;
     let pool = &ledger.database.pool;
+    // A day before it that stays, for it has an open key, keeps what is of it.
     add_day(pool, OLD).await;
+    add_day(pool, OLD + 1).await;
+    let kept_longer = id_of(pool, OLD + 1).await;
+    finished(pool, kept_longer, Some(new_key()), 60 * 24 * 3_600_000).await;
     let (old, young) = (id_of(pool, OLD).await, id_of(pool, 0).await);
     for call in [old, young] {
         finished(pool, call, None, 0).await;
+    }
+    for call in [old, young, kept_longer] {
+        sqlx::query(
+            "INSERT INTO toolfleet.retry_reservations (call_id, retry, run) VALUES ($1, $1, $1)",
+        )
+        .bind(call.0)
+        .execute(pool)
+        .await
+        .unwrap();
         sqlx::query("SELECT toolfleet.mark_calls(ARRAY[$1], 'retried', 'ann', NULL, ARRAY[$1])")
             .bind(call.0)
             .execute(pool)
@@ -152,11 +165,12 @@ async fn marks_and_names_of_bulk_retries_go_with_the_day_of_their_calls() {
     }
     assert_eq!(kept(&ledger, RETENTION).await, (0, 1));
     for table in [
-        "SELECT call_id FROM toolfleet.call_marks",
-        "SELECT newest FROM toolfleet.bulk_retries",
+        "SELECT call_id FROM toolfleet.call_marks ORDER BY call_id",
+        "SELECT call_id FROM toolfleet.retry_reservations ORDER BY call_id",
+        "SELECT newest FROM toolfleet.bulk_retries ORDER BY newest",
     ] {
         let left: Vec<Uuid> = sqlx::query_scalar(table).fetch_all(pool).await.unwrap();
-        assert_eq!(left, [young.0], "{table}");
+        assert_eq!(left, [kept_longer.0, young.0], "{table}");
     }
 }
 

@@ -358,6 +358,21 @@ const MATRIX: &[(&str, &str)] = &[
              VALUES ('monday', '{}', now(), now(), {over}, 'me')",
     ),
     ("m", "UPDATE toolfleet.bulk_retries SET filter = ''"),
+    // Reservations: two functions alone write them.
+    (
+        "mo",
+        "SELECT toolfleet.reserve_retries(ARRAY[{over}]::uuid[], 'monday', gen_random_uuid(), gen_random_uuid())",
+    ),
+    (
+        "mo",
+        "SELECT toolfleet.release_retries(ARRAY[{over}]::uuid[], gen_random_uuid(), gen_random_uuid())",
+    ),
+    ("mo", "SELECT * FROM toolfleet.retry_reservations"),
+    (
+        "m",
+        "INSERT INTO toolfleet.retry_reservations (call_id, retry, run) VALUES ({over}, gen_random_uuid(), gen_random_uuid())",
+    ),
+    ("m", "DELETE FROM toolfleet.retry_reservations"),
     // The server.
     ("m", "SET ROLE toolfleet_migrate"),
     ("do", "SET ROLE pg_read_all_stats"),

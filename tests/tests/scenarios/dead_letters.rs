@@ -86,6 +86,11 @@ async fn run(fleet: &Fleet, flags: &[&str]) -> Ran {
     }
 }
 
+async fn text(fleet: &Fleet, sql: &'static str) -> String {
+    let found = sqlx::query_scalar(sql).fetch_one(&fleet.database.pool);
+    found.await.unwrap()
+}
+
 /// The retry of all of them under this name.
 fn retry<'a>(name: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     retry_at("10000", name, more)
@@ -225,6 +230,112 @@ async fn bulk_retry_twice_doubles_nothing() {
         (fleet.count(MARKED).await, fleet.count(NEW_OF_MARKS).await),
         (3_000, 3_000)
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_names_at_once_make_each_call_once() {
+    let (fleet, _witness) = fleet().await;
+    fleet.sql(LETTERS).await;
+    let (one, other) = (retry("monday", &["--yes"]), retry("tuesday", &["--yes"]));
+    let (one, other) = tokio::join!(run(&fleet, &one), run(&fleet, &other));
+    println!("{}{}{}{}", one.out, one.err, other.out, other.err);
+    assert_eq!(
+        (fleet.count(NEW).await, fleet.count(MARKED).await),
+        (3_000, 3_000)
+    );
+    let again = run(&fleet, &retry("monday", &["--yes"])).await;
+    assert_eq!(again.code, Some(0), "{}{}", again.out, again.err);
+    assert_eq!(fleet.count(NEW).await, 3_000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_killed_name_may_have_sent_is_left_to_it_and_then_to_a_person() {
+    let (fleet, _witness) = fleet().await;
+    fleet.sql(LETTERS).await;
+    let charges = ["--tool", "charge", "--yes"];
+    let first = run(&fleet, &retry("monday", &charges)).await;
+    assert_eq!(first.code, Some(0), "{}{}", first.out, first.err);
+    // It was killed between a batch and its marks.
+    fleet
+        .sql("ALTER TABLE toolfleet.call_marks DISABLE TRIGGER insert_only")
+        .await;
+    fleet
+        .sql("DELETE FROM toolfleet.call_marks WHERE call_id IN (SELECT call_id FROM toolfleet.call_marks ORDER BY call_id LIMIT 50)")
+        .await;
+
+    // What it may have sent is neither made again under another name nor given up.
+    let refused = async |flags: &[&str]| {
+        let ran = run(&fleet, flags).await;
+        assert_eq!(ran.code, Some(1), "{}{}", ran.out, ran.err);
+        ran.json()["done"]["refused"].clone()
+    };
+    let told = refused(&retry("monday2", &charges)).await;
+    assert_eq!(fleet.count(NEW).await, 1_000);
+    assert_eq!(told, json!({"under_way": 50}));
+    let discard = ["discard", "--note", "too late", "--json"];
+    let told = refused(&[&discard[..], &charges].concat()).await;
+    assert_eq!(told, json!({"under_way": 50}));
+    let one = text(
+        &fleet,
+        "SELECT min(call_id::text) FROM toolfleet.dead_letters WHERE tool = 'charge'",
+    )
+    .await;
+    let single = run(&fleet, &["retry", &one, "--key", "k", "--async"]).await;
+    assert_eq!(single.code, Some(1), "{}{}", single.out, single.err);
+    assert!(single.err.contains("monday"), "{}", single.err);
+
+    // A day later the keys of what it made say nothing any more.
+    fleet
+        .sql("DELETE FROM toolfleet.idempotency_keys WHERE call_id IN (SELECT call_id FROM toolfleet.open_calls)")
+        .await;
+    fleet
+        .sql("UPDATE toolfleet.retry_reservations SET at = at - interval '23 h 1 min'")
+        .await;
+    for name in ["monday", "monday2"] {
+        let told = refused(&retry(name, &charges)).await;
+        assert_eq!(fleet.count(NEW).await, 1_000);
+        assert_eq!(told, json!({"unsure": 50}), "{name}");
+    }
+    // A person has looked, and decides.
+    let single = run(&fleet, &["retry", &one, "--key", "k", "--async"]).await;
+    assert_eq!(single.code, Some(0), "{}{}", single.out, single.err);
+    let done = run(&fleet, &[&discard[..], &charges].concat()).await;
+    assert_eq!(done.json()["done"]["done"], json!({"discarded": 49}));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_proven_late_to_have_happened_is_no_dead_letter_and_never_made_again() {
+    let (fleet, _witness) = fleet().await;
+    fleet.sql(LETTERS).await;
+    fleet
+        .sql(
+            "INSERT INTO toolfleet.ended_attempts (call_id, attempt_id, number, worker_id, started_at, timeout_ms, outcome, effect_known, over, late)
+             SELECT call_id, gen_random_uuid(), 1, gen_random_uuid(), now(), 1000, 'applied', 'applied', true, true
+             FROM toolfleet.finished_calls WHERE tool = 'charge' ORDER BY call_id LIMIT 10",
+        )
+        .await;
+    let plan = run(&fleet, &retry("friday", &["--tool", "charge", "--dry-run"]))
+        .await
+        .json();
+    assert_eq!(
+        (&plan["to_do"], &plan["left_alone"]),
+        (&json!(990), &json!({"effect_happened": 10}))
+    );
+    assert_eq!(
+        fleet
+            .count("SELECT count(*) FROM toolfleet.dead_letters")
+            .await,
+        2_990
+    );
+    let one = text(
+        &fleet,
+        "SELECT min(call_id::text) FROM toolfleet.ended_attempts",
+    )
+    .await;
+    let single = run(&fleet, &["retry", &one, "--key", "k", "--async"]).await;
+    assert_eq!(single.code, Some(1), "{}{}", single.out, single.err);
+    assert!(single.err.contains("late"), "{}", single.err);
+    assert_eq!(fleet.count(NEW).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -378,7 +489,8 @@ const ONE: &str = "INSERT INTO toolfleet.finished_calls (call_id, rev, from_stat
     FROM (VALUES (1, '{succeeded,success,none,look_here,-}'::text[]), (2, '{failed,business_error,none,look_here,-}'),
                  (3, '{failed,system_error,none,look_here,-}'), (4, '{failed,system_error,none,look_here,probe}'),
                  (5, '{failed,system_error,none,masked,-}'), (6, '{failed,system_error,none,retired,-}'),
-                 (7, '{failed,system_error,unknown,look_here,-}'), (8, '{cancelled,system_error,none,look_here,-}')) v (n, w),
+                 (7, '{failed,system_error,unknown,look_here,-}'), (8, '{cancelled,system_error,none,look_here,-}'),
+                 (9, '{expired,system_error,none,look_here,-}')) v (n, w),
         LATERAL (SELECT now() - interval '1 min' AS at) m";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -393,23 +505,48 @@ async fn what_is_left_alone_is_counted_with_its_reason_and_what_is_masked_is_not
     fleet.retire("retired").await;
     fleet.sql(ONE).await;
     let reasons = json!({
-        "succeeded": 1, "business_error": 1, "probe": 1, "sensitive": 1, "version_retired": 1, "effect_unknown": 1
+        "succeeded": 1, "business_error": 1, "probe": 1, "sensitive": 1, "version_retired": 1, "effect_unknown": 1,
+        "cancelled": 1, "expired": 1
     });
     let plan = run(&fleet, &retry("thursday", &["--dry-run"])).await.json();
-    assert_eq!((&plan["to_do"], &plan["left_alone"]), (&json!(2), &reasons));
+    assert_eq!((&plan["to_do"], &plan["left_alone"]), (&json!(1), &reasons));
     let plan = run(&fleet, &retry("thursday", &["--dry-run", "--business"]))
         .await
         .json();
-    assert_eq!(plan["to_do"], 3);
+    assert_eq!(plan["to_do"], 2);
+    // What was taken back or expired is made again where that was asked for.
+    for state in ["cancelled", "expired"] {
+        let flags = ["--tool", "look_here", "--state", state, "--dry-run"];
+        let plan = run(&fleet, &retry("thursday", &flags)).await.json();
+        assert_eq!(
+            (&plan["to_do"], &plan["left_alone"]),
+            (&json!(1), &json!({})),
+            "{state}"
+        );
+    }
 
-    // Seven of the eight have this argument in sight; of the one whose tool masks it, the mask is there to be found.
+    // A new call goes to the newest version, whichever the old one had.
+    fleet
+        .sql(
+            "INSERT INTO toolfleet.tool_versions (tool, version, rev, manifest, manifest_hash, schema_hash, applied_by)
+             SELECT tool, 2, rev + 1000, manifest, manifest_hash, schema_hash, applied_by FROM toolfleet.tool_versions WHERE tool = 'retired'",
+        )
+        .await;
+    let plan = run(&fleet, &retry("thursday", &["--dry-run"])).await.json();
+    assert_eq!(plan["to_do"], 2);
+    assert!(
+        plan["left_alone"].get("version_retired").is_none(),
+        "{plan}"
+    );
+
+    // Eight of the nine have this argument in sight; of the one whose tool masks it, the mask is there to be found.
     let found = async |value: &str| {
         let listed = run(&fleet, &["list", "--json", "--arg", value])
             .await
             .json();
         listed.as_array().unwrap().len()
     };
-    assert_eq!(found("/what=\"4111\"").await, 7);
+    assert_eq!(found("/what=\"4111\"").await, 8);
     assert_eq!(found("/what=4111").await, 0, "it is text");
     assert_eq!(found("/what=[masked]").await, 1);
     assert_eq!(found("/when=[masked]").await, 0);

@@ -46,6 +46,14 @@ pub(super) async fn reader_of(url: &SecretString) -> anyhow::Result<PgPool> {
     Ok(postgres.pool_for_reading(1))
 }
 
+/// Whether something failed because the role lacks the right.
+pub(super) fn lacks_right(problem: &anyhow::Error) -> bool {
+    let refused = problem.downcast_ref::<StoreError>();
+    refused.is_some_and(
+        |error| matches!(error, StoreError::Refused { source, .. } if is_denied(source)),
+    )
+}
+
 /// Whether the role lacks the right (SQLSTATE 42501).
 fn is_denied(source: &sqlx::Error) -> bool {
     let answer = source.as_database_error().and_then(|answer| answer.code());

@@ -16,7 +16,8 @@ use crate::commands::{connect, output};
 /// What `calls dead` is told.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Calls in doubt are none of them (docs/dead-letters.md); `calls retry` makes them again and `calls discard` gives \
+    after_help = "Without --since it looks at the last 24 hours before --until. \
+                  Calls in doubt are none of them (docs/dead-letters.md); `calls retry` makes them again and `calls discard` gives \
                   them up, with the same flags"
 )]
 pub struct Dead {
@@ -41,7 +42,7 @@ impl Dead {
         };
         let filter = Filter {
             limit: self.limit,
-            ..which.filter(calls::now(&pool).await?)?
+            ..which.recent(calls::now(&pool).await?)?
         };
         let groups = dead_groups(&pool, &filter).await?;
         if !self.json {

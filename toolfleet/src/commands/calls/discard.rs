@@ -98,6 +98,9 @@ const fn sentence(verdict: MarkVerdict) -> &'static str {
         MarkVerdict::NotDead => {
             "not_dead: it is no dead letter, or was made again already; `toolfleet calls show` says what it is"
         }
+        MarkVerdict::UnderWay => {
+            "under_way: a retry makes it again just now, or was killed at it; `toolfleet.retry_reservations` has its name"
+        }
         MarkVerdict::NotOver => {
             "not_over: it is open or in doubt; `toolfleet calls cancel` or `settle` is for that"
         }

@@ -103,16 +103,13 @@ impl WhichCalls {
         })
     }
 
-    /// The same for an operation on many calls: both moments are fixed. Without one it looks at the last 24 hours before --until.
+    /// The same for what is too much of a long history: both moments are fixed. Without one it looks at the last 24 hours before
+    /// --until.
     ///
     /// # Errors
     ///
-    /// As for [`WhichCalls::filter`], and where nothing but the state is given.
-    pub(super) fn bounded(&self, now: OffsetDateTime) -> Result<Filter, UsageError> {
-        if !self.says_more_than_the_state() {
-            let what = "name one call, or say which calls with at least one flag besides --state, such as --tool or --since";
-            return Err(UsageError(what.to_owned()));
-        }
+    /// As for [`WhichCalls::filter`].
+    pub(super) fn recent(&self, now: OffsetDateTime) -> Result<Filter, UsageError> {
         let filter = self.filter(now)?;
         let until = filter.until.unwrap_or(now);
         let since = filter
@@ -123,6 +120,19 @@ impl WhichCalls {
             until: Some(until),
             ..filter
         })
+    }
+
+    /// The same for an operation on many calls.
+    ///
+    /// # Errors
+    ///
+    /// As for [`WhichCalls::filter`], and where nothing but the state is given.
+    pub(super) fn bounded(&self, now: OffsetDateTime) -> Result<Filter, UsageError> {
+        if !self.says_more_than_the_state() {
+            let what = "name one call, or say which calls with at least one flag besides --state, such as --tool or --since";
+            return Err(UsageError(what.to_owned()));
+        }
+        self.recent(now)
     }
 
     /// What was given, in one spelling: the same flags are the same text, in whatever order they stood.
@@ -250,6 +260,19 @@ mod tests {
         }
         for line in ["--since 2h --until 3h", "--since 2h --until 2h"] {
             assert!(which(line).bounded(NOW).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_reads_the_history_at_large_looks_a_day_back_where_nothing_else_is_said() {
+        let hours = |hours| Some(NOW - time::Duration::hours(hours));
+        for (line, since, until) in [
+            ("", hours(24), hours(0)),
+            ("--since 90h", hours(90), hours(0)),
+            ("--until 2h", hours(26), hours(2)),
+        ] {
+            let filter = which(line).recent(NOW).unwrap();
+            assert_eq!((filter.since, filter.until), (since, until), "{line}");
         }
     }
 

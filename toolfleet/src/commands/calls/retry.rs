@@ -9,18 +9,23 @@ use fleet::{
     config::{BusArgs, StoreArgs},
     explain::chain,
     ids::{CallId, IdempotencyKey, Label},
-    store::marks::{self, CallMark, NewMarks},
+    store::{
+        marks::{self, CallMark, NewMarks},
+        reservations::{ReserveVerdict, Reserver, release, reserve},
+    },
     wire::headers::Prefer,
 };
 use fleet_client::{Options, calls::Submission};
 use fleet_history::{
     bulk::BulkVerb,
-    filter::Filter,
     original::{Original, original},
 };
 
+use sqlx::PgConnection;
+use uuid::Uuid;
+
 use super::{
-    bulk::{Bulk, CountOnly, LedgerFlag, ManyFlags, RetryStep, begun_before, is_bulk},
+    bulk::{Bulk, CountOnly, LedgerFlag, ManyFlags, RetryStep, begun_before, fixed, is_bulk},
     filter::{EndFlags, FilterFlags, WhichCalls},
 };
 use crate::commands::{
@@ -66,6 +71,10 @@ pub struct Retry {
     json: bool,
 }
 
+/// Why a call is not made again that was settled as not applied.
+const HAPPENED_LATE: &str = "an attempt of the call said late that it was carried out, whatever it was settled as: \
+     `toolfleet calls show` has the attempt";
+
 impl Retry {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let which = WhichCalls {
@@ -90,6 +99,7 @@ impl Retry {
         };
         let verb = BulkVerb::Retry {
             business: self.business,
+            state: self.flags.state,
         };
         let ledger = LedgerFlag::of(&self.store);
         let mut bulk = Bulk::of(verb, which, &self.bulk, &ledger, self.json).await?;
@@ -98,12 +108,7 @@ impl Retry {
         let spelled = spelled.to_string();
         let mut ledger = connect::writer(&self.store.database_url).await?;
         if let Some(begun) = begun_before(&mut ledger, name, &spelled).await? {
-            bulk.filter = Filter {
-                since: Some(begun.since),
-                until: Some(begun.until),
-                newest: Some(begun.newest),
-                ..bulk.filter
-            };
+            bulk.filter = fixed(bulk.filter, &begun);
         }
         if self.bulk.only_counts() {
             return bulk.run(&mut CountOnly).await;
@@ -115,6 +120,8 @@ impl Retry {
             name,
             spelled,
             actor: &self.bulk.actor(),
+            run: Uuid::new_v4(),
+            nonce: None,
         };
         bulk.run(&mut step).await
     }
@@ -133,12 +140,21 @@ impl Retry {
             args: asked.args.into(),
         };
         let client = connect::client(&self.bus).await?;
+        let has_succeeded = asked.state == State::Succeeded.as_str();
+        let reservation = self.reserve(call, has_succeeded).await?;
         let answer = client
             .submit(submission)
             .await
             .map_err(|problem| unanswered(problem, advice(self.key.is_some())))?;
         let (head, envelope) = (answer.head()?, answer.text()?);
         output::print_text(envelope, self.json)?;
+        if let Some((mut ledger, by)) = reservation
+            && head.is_refused()
+            && head.nothing_happened()
+        {
+            // Left there, it only keeps retries of many away.
+            release(&mut ledger, by, &[call]).await.ok();
+        }
         if head.replayed {
             bail!(
                 "this key names that call already, so no new one was made; give a key that was never used"
@@ -154,6 +170,51 @@ impl Retry {
             ));
         }
         Ok(ExitCode::from(u8::from(head.is_error)))
+    }
+
+    /// Sees to it that no retry of many calls makes it too. `None`: the role may only read.
+    async fn reserve(
+        &self,
+        call: CallId,
+        has_succeeded: bool,
+    ) -> anyhow::Result<Option<(PgConnection, Reserver<'_>)>> {
+        let run = Uuid::new_v4();
+        let by = Reserver {
+            name: None,
+            retry: run,
+            run,
+        };
+        let reserving = async {
+            let mut ledger = connect::writer(&self.store.database_url).await?;
+            let reserved = reserve(&mut ledger, by, &[call]).await?.pop();
+            anyhow::Ok((ledger, reserved))
+        };
+        let (ledger, reserved) = match reserving.await {
+            Err(problem) if connect::lacks_right(&problem) => return Ok(None),
+            reserved => reserved?,
+        };
+        let reserved = reserved.context("the ledger says nothing about the call")?;
+        let holder = reserved.holder.unwrap_or_default();
+        match reserved.verdict {
+            ReserveVerdict::UnderWay => bail!(
+                "the retry {holder} makes it again, or was killed at it: give its command again, or wait 23 hours and see whether \
+                 there is a new call"
+            ),
+            ReserveVerdict::EffectHappened if !has_succeeded => bail!(HAPPENED_LATE),
+            ReserveVerdict::NotOver | ReserveVerdict::NotFound => {
+                bail!(
+                    "the ledger has no such call that is over: {}",
+                    reserved.verdict.as_str()
+                )
+            }
+            // What was done about it before, a person knows, and decides.
+            ReserveVerdict::Held
+            | ReserveVerdict::EffectHappened
+            | ReserveVerdict::Unsure
+            | ReserveVerdict::RetriedBefore
+            | ReserveVerdict::DiscardedBefore
+            | ReserveVerdict::EffectUnknown => Ok(Some((ledger, by))),
+        }
     }
 
     async fn mark(&self, call: CallId, new: CallId) -> anyhow::Result<()> {
@@ -185,6 +246,10 @@ impl Retry {
                 bail!("the call is {state}: it is not over, wait for it or take it back first")
             }
             State::Succeeded | State::Failed | State::Cancelled | State::Expired => {}
+        }
+        // Of one that succeeded it is known anyway.
+        if asked.happened_late && state != State::Succeeded {
+            bail!(HAPPENED_LATE);
         }
         if asked.sensitive {
             bail!(

@@ -2,7 +2,7 @@
 
 use fleet::wire::cancel::{CancelAnswer, CancelResult};
 use fleet_client::FleetClient;
-use fleet_history::{bulk::BulkCall, filter::Filter};
+use fleet_history::bulk::BulkCall;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::{AT_A_TIME, Came, Step};
@@ -37,10 +37,6 @@ impl CancelStep {
 }
 
 impl Step for CancelStep {
-    async fn begin(&mut self, _filter: &Filter, _newest: &BulkCall) -> anyhow::Result<()> {
-        Ok(())
-    }
-
     async fn take(&mut self, calls: &[BulkCall]) -> anyhow::Result<Vec<Came>> {
         let this = &*self;
         stream::iter(calls)

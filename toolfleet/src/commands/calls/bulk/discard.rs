@@ -1,7 +1,7 @@
 //! Gives many dead letters up: a mark for each.
 
 use fleet::store::marks::{self, CallMark, MarkVerdict, NewMarks};
-use fleet_history::{bulk::BulkCall, filter::Filter};
+use fleet_history::bulk::BulkCall;
 use sqlx::PgConnection;
 
 use super::{Came, Step};
@@ -14,10 +14,6 @@ pub(in crate::commands::calls) struct DiscardStep<'a> {
 }
 
 impl Step for DiscardStep<'_> {
-    async fn begin(&mut self, _filter: &Filter, _newest: &BulkCall) -> anyhow::Result<()> {
-        Ok(())
-    }
-
     async fn take(&mut self, calls: &[BulkCall]) -> anyhow::Result<Vec<Came>> {
         let calls: Vec<_> = calls.iter().map(|call| (call.id(), None)).collect();
         let marks = NewMarks {

@@ -30,7 +30,7 @@ use sqlx::PgPool;
 pub(super) use self::{
     cancel::CancelStep,
     discard::DiscardStep,
-    retry::{RetryStep, begun_before},
+    retry::{RetryStep, begun_before, fixed},
     settle::SettleStep,
 };
 use self::{
@@ -138,9 +138,11 @@ pub(super) fn is_bulk<T>(
 
 /// What is done to some calls at once.
 pub(super) trait Step {
-    /// The calls that it is for, of those that were asked for: the times may have been fixed before. Called once, when they have
-    /// been counted, before the first step.
-    async fn begin(&mut self, filter: &Filter, newest: &BulkCall) -> anyhow::Result<()>;
+    /// Which calls it is for, of those that were asked for and counted, up to the newest of them: the moments may have been fixed
+    /// before. Called once, before the first step.
+    async fn begin(&mut self, counted: Filter) -> anyhow::Result<Filter> {
+        Ok(counted)
+    }
 
     /// Does it to these calls, at most a hundred, and says what became of each. Cancel-safe: it may be done again.
     async fn take(&mut self, calls: &[BulkCall]) -> anyhow::Result<Vec<Came>>;
@@ -150,7 +152,7 @@ pub(super) trait Step {
 pub(super) struct CountOnly;
 
 impl Step for CountOnly {
-    async fn begin(&mut self, _filter: &Filter, _newest: &BulkCall) -> anyhow::Result<()> {
+    async fn begin(&mut self, _counted: Filter) -> anyhow::Result<Filter> {
         bail!("what is only counted is not begun")
     }
 
@@ -223,11 +225,11 @@ impl<'a> Bulk<'a> {
             }
             return Ok(ExitCode::from(OK));
         };
-        step.begin(&self.filter, &newest).await?;
-        let filter = Filter {
+        let counted = Filter {
             newest: Some(newest.id()),
             ..self.filter.clone()
         };
+        let filter = step.begin(counted).await?;
         let mut done = Tally::default();
         let mut progress = Progress::new(Some(plan.to_do()), self.json, io::stderr().is_terminal());
         let walked = tokio::select! {

@@ -1,4 +1,5 @@
-//! Makes many calls again, as new calls in batches, under keys of a name and the old call: sent again, nothing is doubled.
+//! Makes many calls again, as new calls in batches. Each old call is reserved before anything is sent, so that no other retry makes
+//! it too; the key of the new call is one of the retry and the old call, so that the same retry makes none twice.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,6 +10,7 @@ use fleet::{
     store::{
         bulk_retries::{self, BulkRetry},
         marks::{self, CallMark, NewMarks},
+        reservations::{ReserveVerdict, Reserver, release, reserve},
     },
 };
 use fleet_client::{
@@ -17,13 +19,14 @@ use fleet_client::{
     rounds::{BatchCall, BatchError},
 };
 use fleet_history::{
-    bulk::BulkCall,
+    bulk::{BulkCall, LeftAlone},
     filter::Filter,
     original::{Original, originals},
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
 use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
 
 use super::{Came, Step};
 use crate::commands::{ask::unanswered, usage::UsageError};
@@ -37,6 +40,10 @@ pub(in crate::commands::calls) struct RetryStep<'a> {
     /// What was given as filter, in one spelling.
     pub(in crate::commands::calls) spelled: String,
     pub(in crate::commands::calls) actor: &'a str,
+    /// This process.
+    pub(in crate::commands::calls) run: Uuid,
+    /// Which retry of the name it is, once it has begun.
+    pub(in crate::commands::calls) nonce: Option<Uuid>,
 }
 
 /// The retry that has the name already, where it is this one: its moments hold.
@@ -56,6 +63,16 @@ pub(in crate::commands::calls) async fn begun_before(
     }
 }
 
+/// The calls of a retry as they were fixed when it first began, of a filter with the same flags.
+pub(in crate::commands::calls) fn fixed(filter: Filter, begun: &BulkRetry) -> Filter {
+    Filter {
+        since: Some(begun.since),
+        until: Some(begun.until),
+        newest: Some(begun.newest),
+        ..filter
+    }
+}
+
 fn taken(name: &Label) -> UsageError {
     UsageError(format!(
         "the name {name} was used for other calls: the same name is the same flags. Give these flags another --name"
@@ -63,29 +80,43 @@ fn taken(name: &Label) -> UsageError {
 }
 
 impl Step for RetryStep<'_> {
-    async fn begin(&mut self, filter: &Filter, newest: &BulkCall) -> anyhow::Result<()> {
-        let (Some(since), Some(until)) = (filter.since, filter.until) else {
-            bail!("a retry of many calls has two moments");
+    async fn begin(&mut self, counted: Filter) -> anyhow::Result<Filter> {
+        let (Some(since), Some(until), Some(newest)) =
+            (counted.since, counted.until, counted.newest)
+        else {
+            bail!("a retry of many calls has two moments and a newest call");
         };
         let retry = BulkRetry {
             filter: self.spelled.clone(),
             since,
             until,
-            newest: newest.id(),
+            newest,
+            nonce: Uuid::new_v4(),
         };
         let begun =
             bulk_retries::begin(&mut self.ledger, self.name.as_str(), &retry, self.actor).await?;
         if begun.filter != self.spelled {
             return Err(taken(self.name).into());
         }
-        Ok(())
+        self.nonce = Some(begun.nonce);
+        // Another one of the same name may have begun since this one looked for it.
+        Ok(fixed(counted, &begun))
     }
 
     async fn take(&mut self, calls: &[BulkCall]) -> anyhow::Result<Vec<Came>> {
         let ids: Vec<CallId> = calls.iter().map(BulkCall::id).collect();
-        let asked = originals(&self.pool, &ids).await?;
-        // Dropped with its day since the page was read.
-        let mut came = vec![Came::Refused("not_found".to_owned()); ids.len() - asked.len()];
+        let by = self.reserver()?;
+        let (mut came, mut held) = (Vec::new(), Vec::new());
+        for one in reserve(&mut self.ledger, by, &ids).await? {
+            match instead(one.verdict) {
+                Some(other) => came.push(other),
+                None => held.push(one.call_id),
+            }
+        }
+        let asked = originals(&self.pool, &held).await?;
+        // Dropped with its day since it was reserved.
+        let dropped = held.len().saturating_sub(asked.len());
+        came.extend(vec![Came::Refused("not_found".to_owned()); dropped]);
         let mut of_tenants: BTreeMap<String, Vec<Original>> = BTreeMap::new();
         for one in asked {
             of_tenants.entry(one.tenant.clone()).or_default().push(one);
@@ -98,15 +129,43 @@ impl Step for RetryStep<'_> {
     }
 }
 
-impl RetryStep<'_> {
+/// What becomes of a call that this retry does not have; `None`: it has it.
+fn instead(verdict: ReserveVerdict) -> Option<Came> {
+    match verdict {
+        ReserveVerdict::Held => None,
+        ReserveVerdict::EffectHappened => Some(Came::Left(LeftAlone::EffectHappened)),
+        ReserveVerdict::EffectUnknown => Some(Came::Left(LeftAlone::EffectUnknown)),
+        ReserveVerdict::RetriedBefore => Some(Came::Left(LeftAlone::RetriedBefore)),
+        ReserveVerdict::DiscardedBefore => Some(Came::Left(LeftAlone::DiscardedBefore)),
+        ReserveVerdict::UnderWay
+        | ReserveVerdict::Unsure
+        | ReserveVerdict::NotOver
+        | ReserveVerdict::NotFound => Some(Came::Refused(verdict.as_str().to_owned())),
+    }
+}
+
+impl<'a> RetryStep<'a> {
+    fn nonce(&self) -> anyhow::Result<Uuid> {
+        self.nonce.context("a retry begins before its first step")
+    }
+
+    fn reserver(&self) -> anyhow::Result<Reserver<'a>> {
+        Ok(Reserver {
+            name: Some(self.name.as_str()),
+            retry: self.nonce()?,
+            run: self.run,
+        })
+    }
+
     /// In as few batches as they fit in.
     async fn of_tenant(&mut self, tenant: &Label, asked: &[Original]) -> anyhow::Result<Vec<Came>> {
         let limits = BatchLimits::of(self.client.connection().max_payload());
         let mut came = Vec::new();
         let mut batch: Vec<(CallId, String)> = Vec::new();
         let mut bytes = 0;
+        let nonce = self.nonce()?;
         for one in asked {
-            let text = item(self.name, one)?;
+            let text = item(self.name, nonce, one)?;
             if batch.len() >= limits.calls || bytes + text.len() > limits.bytes {
                 came.extend(self.batch(tenant, std::mem::take(&mut batch)).await?);
                 bytes = 0;
@@ -141,7 +200,8 @@ impl RetryStep<'_> {
                 heads.insert(one.place, head);
             }
         }
-        let (mut came, mut made) = (Vec::new(), Vec::new());
+        let is_unsure = rounds.is_unsure();
+        let (mut came, mut made, mut unmade) = (Vec::new(), Vec::new(), Vec::new());
         for (place, head) in heads {
             match head.call_id {
                 Some(new) if !head.is_refused() => {
@@ -152,7 +212,13 @@ impl RetryStep<'_> {
                         "made"
                     }));
                 }
-                Some(_) | None => came.push(Came::Refused(head.code().to_owned())),
+                found => {
+                    if found.is_none() && head.is_refused() && head.nothing_happened() && !is_unsure
+                    {
+                        unmade.push(ids[place]);
+                    }
+                    came.push(Came::Refused(head.code().to_owned()));
+                }
             }
         }
         if !made.is_empty() {
@@ -165,12 +231,16 @@ impl RetryStep<'_> {
             };
             marks::mark(&mut self.ledger, &marks).await?;
         }
+        if !unmade.is_empty() {
+            let by = self.reserver()?;
+            release(&mut self.ledger, by, &unmade).await?;
+        }
         Ok(came)
     }
 }
 
 /// The new call as an element of a batch.
-fn item(name: &Label, asked: &Original) -> anyhow::Result<String> {
+fn item(name: &Label, nonce: Uuid, asked: &Original) -> anyhow::Result<String> {
     #[derive(Serialize)]
     struct NewItem<'a> {
         tool: &'a str,
@@ -192,7 +262,7 @@ fn item(name: &Label, asked: &Original) -> anyhow::Result<String> {
     let item = NewItem {
         tool: &asked.tool,
         args: serde_json::from_str(&asked.args).context("read the call's arguments")?,
-        idempotency_key: format!("retry/{name}/{}", asked.call_id),
+        idempotency_key: format!("retry/{name}/{}/{}", nonce.simple(), asked.call_id),
         session: asked.session.as_deref(),
         run: asked.run.as_deref(),
         priority: &asked.priority,
@@ -215,12 +285,10 @@ fn stopped(problem: BatchError) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
 
     #[test]
-    fn a_new_call_has_the_old_ones_request_token_by_token_and_a_key_of_name_and_call() {
+    fn a_new_call_has_the_old_ones_request_token_by_token_and_a_key_of_retry_and_call() {
         let asked = Original {
             call_id: Uuid::nil(),
             state: "failed".to_owned(),
@@ -234,12 +302,14 @@ mod tests {
             language: "zh".to_owned(),
             meta: Some(r#"{"a":1.0}"#.to_owned()),
             sensitive: false,
+            happened_late: false,
         };
         assert_eq!(
-            item(&"monday".parse().unwrap(), &asked).unwrap(),
+            item(&"monday".parse().unwrap(), Uuid::from_u128(1), &asked).unwrap(),
             concat!(
                 r#"{"tool":"charge","args":{"n":9007199254740993.10,"m": 1E2},"#,
-                r#""idempotency_key":"retry/monday/00000000-0000-0000-0000-000000000000","session":null,"run":"r","#,
+                r#""idempotency_key":"retry/monday/00000000000000000000000000000001/00000000-0000-0000-0000-000000000000","#,
+                r#""session":null,"run":"r","#,
                 r#""priority":"low","language":"zh","meta":{"a":1.0}}"#
             )
         );

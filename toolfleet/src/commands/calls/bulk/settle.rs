@@ -2,7 +2,7 @@
 
 use fleet::store::settle::SettledAs;
 use fleet_client::{FleetClient, calls::Settling};
-use fleet_history::{bulk::BulkCall, filter::Filter};
+use fleet_history::bulk::BulkCall;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::{AT_A_TIME, Came, Step};
@@ -44,10 +44,6 @@ impl SettleStep<'_> {
 }
 
 impl Step for SettleStep<'_> {
-    async fn begin(&mut self, _filter: &Filter, _newest: &BulkCall) -> anyhow::Result<()> {
-        Ok(())
-    }
-
     async fn take(&mut self, calls: &[BulkCall]) -> anyhow::Result<Vec<Came>> {
         let this = &*self;
         stream::iter(calls)

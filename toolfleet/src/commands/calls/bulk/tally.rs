@@ -18,6 +18,8 @@ pub(in crate::commands::calls) enum Came {
     Done(&'static str),
     /// It was refused, with this code.
     Refused(String),
+    /// It is left alone after all, for what became known since it was counted.
+    Left(LeftAlone),
 }
 
 /// Calls that are alike: tool, state, code, and why they are left alone.
@@ -142,6 +144,7 @@ pub(super) struct Tally {
     #[serde(rename = "done")]
     good: BTreeMap<&'static str, u64>,
     refused: BTreeMap<String, u64>,
+    left_alone: BTreeMap<&'static str, u64>,
     #[serde(rename = "interrupted")]
     pub(super) is_interrupted: bool,
 }
@@ -151,11 +154,13 @@ impl Tally {
         match came {
             Came::Done(word) => *self.good.entry(word).or_default() += 1,
             Came::Refused(code) => *self.refused.entry(code).or_default() += 1,
+            Came::Left(why) => *self.left_alone.entry(why.as_str()).or_default() += 1,
         }
     }
 
     pub(super) fn calls(&self) -> u64 {
-        self.good.values().sum::<u64>() + self.refused.values().sum::<u64>()
+        let left: u64 = self.left_alone.values().sum();
+        self.good.values().sum::<u64>() + self.refused.values().sum::<u64>() + left
     }
 
     /// It came to its end, and nothing was refused.
@@ -174,7 +179,11 @@ impl fmt::Display for Tally {
             .refused
             .iter()
             .map(|(code, calls)| format!("{calls} refused: {code}"));
-        let mut parts: Vec<String> = parts.chain(refused).collect();
+        let left = self
+            .left_alone
+            .iter()
+            .map(|(why, calls)| format!("{calls} left alone: {why}"));
+        let mut parts: Vec<String> = parts.chain(refused).chain(left).collect();
         if parts.is_empty() {
             parts.push("nothing was done".to_owned());
         }
@@ -201,12 +210,13 @@ mod tests {
         ] {
             done.count(came);
         }
+        done.count(Came::Left(LeftAlone::RetriedBefore));
         assert!(done.is_good());
         done.count(Came::Refused("tool_retired".to_owned()));
         assert_eq!(
             done.to_string(),
-            "2 made, 1 there already, 1 refused: tool_retired"
+            "2 made, 1 there already, 1 refused: tool_retired, 1 left alone: retried_before"
         );
-        assert_eq!((done.calls(), done.is_good()), (4, false));
+        assert_eq!((done.calls(), done.is_good()), (5, false));
     }
 }
