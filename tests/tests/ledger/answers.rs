@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fleet::{
-    call::{Effect, State},
+    call::{Effect, Language, State},
     ending::{Copied, Fact, Known, decide},
     ids::CallId,
     store::{
@@ -132,7 +132,7 @@ async fn one_fetches_others_follow_and_later_ones_are_answered() {
 }
 
 #[tokio::test]
-async fn tenant_tool_version_and_arguments_make_a_key_and_no_store_has_none() {
+async fn tenant_tool_version_language_and_arguments_make_a_key_and_no_store_has_none() {
     let mut ledger = Ledger::fresh().await;
     let looking = looking(&mut ledger);
     let others = [
@@ -148,6 +148,10 @@ async fn tenant_tool_version_and_arguments_make_a_key_and_no_store_has_none() {
         },
         NewCall {
             tool_version: 2,
+            ..read(1)
+        },
+        NewCall {
+            language: Language::Zh,
             ..read(1)
         },
     ];

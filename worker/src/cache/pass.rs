@@ -1,7 +1,7 @@
 //! The cache at the gate: a call whose tool has one is answered by an equal call, follows it, or fetches the answer.
 //!
-//! The ledger decides, by the call's row. A call that is answered costs no claim, no token of a rate limit, no permit of a breaker and no
-//! slot of a program. Probes of calls in doubt never come here: a kept "not found" would settle a charge as not applied.
+//! The ledger decides, by the call's row. A call that is answered costs no claim, no permit of a breaker and no slot of a
+//! program. Probes of calls in doubt never come here: a kept "not found" would settle a charge as not applied.
 
 use bytes::Bytes;
 use fleet::{
