@@ -176,7 +176,7 @@ async fn nothing_is_counted_of_a_fixed_timeout() {
 async fn a_deadline_bounds_a_learned_timeout() {
     let witness = Witness::start().await;
     let tools = [witness.tool("look", "read") + LEARNED];
-    let fleet = Fleet::start(Spec::with(tools)).await;
+    let mut fleet = Fleet::start(Spec::with(tools)).await;
     witness.always("a", Reply::Hang);
     let call = fleet.submit("look", &json!({"what": "a"}));
     let answer = call.deadline(Duration::from_secs(2)).wait().await;
@@ -184,4 +184,13 @@ async fn a_deadline_bounds_a_learned_timeout() {
     let sql = "SELECT timeout_ms FROM toolfleet.attempts WHERE call_id = $1";
     let given = fleet.rows(sql, answer.call_id()).await[0]["timeout_ms"].clone();
     assert!(given.as_i64().unwrap() <= 2_000, "{given}");
+    // It says nothing of how long an answer takes. One that came within a shorter time says it of the timeout that it was to have.
+    let call = fleet.submit("look", &json!({"what": "b"}));
+    let answer = call.deadline(Duration::from_secs(3)).wait().await;
+    assert_eq!(answer["state"], "succeeded", "{}", *answer);
+    fleet.workers[0].drain().await;
+    let counted = "SELECT sum(count)::bigint FROM toolfleet.run_times";
+    assert_eq!(fleet.count(counted).await, 1);
+    let whole = "SELECT count(*) FROM toolfleet.run_times WHERE limit_ms = 5000 AND NOT cut_off";
+    assert_eq!(fleet.count(whole).await, 1);
 }
