@@ -2345,7 +2345,8 @@ CREATE VIEW toolfleet.calls AS
         CASE
             WHEN (c.source = 'settled'::text) THEN (c.details ->> 'settled_by'::text)
             ELSE NULL::text
-        END AS settled_by
+        END AS settled_by,
+    c.shortened
    FROM ((( SELECT open_calls.call_id,
             open_calls.tenant,
             open_calls.tool,
@@ -2387,7 +2388,8 @@ CREATE VIEW toolfleet.calls AS
                     ELSE NULL::json
                 END AS obstacle,
             NULL::text AS effect_known,
-            NULL::json AS details
+            NULL::json AS details,
+            NULL::boolean AS shortened
            FROM toolfleet.open_calls
         UNION ALL
          SELECT finished_calls.call_id,
@@ -2428,7 +2430,8 @@ CREATE VIEW toolfleet.calls AS
             NULL::text,
             NULL::json,
             (finished_calls.effect_known)::text AS effect_known,
-            finished_calls.details
+            finished_calls.details,
+            (finished_calls.preview IS NOT NULL)
            FROM toolfleet.finished_calls) c
      LEFT JOIN toolfleet.worker_processes w USING (worker_id))
      LEFT JOIN toolfleet.tool_versions v ON (((v.tool = c.tool) AND (v.version = c.tool_version))));

@@ -14,7 +14,8 @@ use tracing::Instrument;
 use crate::{
     admission::{self, Facts},
     answer::Answer,
-    check::{self, SHORT, Submission, TurnedAway, aside},
+    arguments::{SHORT, aside},
+    check::{self, Submission, TurnedAway},
     commit,
     door::Door,
     refusal::Refusal,
@@ -66,7 +67,7 @@ async fn answer(door: &Door, mut submission: Submission) -> Result<Answer, Refus
         is_behind: door.accepting.is_behind(submission.sent.len()),
         ..Facts::default()
     })?;
-    let checking = check::check(&door.registry, &mut submission);
+    let checking = check::check(&door.registry, &door.pool, &mut submission);
     let checked = checking.instrument(spans::step(Step::Validate)).await;
     match checked {
         Ok(checked) => commit::commit(door, submission, &checked).await,

@@ -3,40 +3,24 @@
 use std::sync::Arc;
 
 use fleet::{
-    arguments::{self, Coercing, Coercion, Fitted, Level, Limits, Violations},
+    arguments::{self, Limits},
     canonical,
     ids::{Label, ToolName},
-    manifest::{KeyPolicy, Sensitive},
+    manifest::KeyPolicy,
     registry::{Lookup, Registry, Tool},
     said,
+    store::PgPool,
     wire::{code::Code, headers::RequestHeaders, message::Message},
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
-use crate::{key, refusal::Refusal, work};
-
-/// Longer texts are parsed and checked on a blocking thread.
-pub(crate) const SHORT: usize = 16 * 1024;
-
-/// Work that may take long, on a blocking thread: meanwhile this one has others to serve.
-pub(crate) async fn aside<T: Send + 'static>(
-    job: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
-) -> Result<T, Refusal> {
-    let done = tokio::task::spawn_blocking(|| work::clocked(job)).await;
-    let done = done.map(|(done, took)| {
-        work::add(took);
-        done
-    });
-    done.unwrap_or_else(|_broken_off| {
-        let what = Message::fixed(
-            "this dispatcher is about to stop",
-            "这个 dispatcher 即将停止",
-        );
-        Err(Refusal::new(Code::Overloaded, what))
-    })
-}
+use crate::{
+    arguments::{Arguments, Fitting},
+    key,
+    refusal::Refusal,
+};
 
 /// A submission that is well formed; its tool and arguments are not checked yet.
 pub(crate) struct Submission {
@@ -64,16 +48,6 @@ pub(crate) struct TurnedAway {
     pub(crate) refusal: Refusal,
     /// The hash of the caller's key, or of the key that the tool derives from the arguments.
     pub(crate) key: Option<[u8; 32]>,
-}
-
-/// Arguments that fit their tool.
-pub(crate) struct Arguments {
-    /// In canonical form.
-    pub(crate) text: String,
-    /// Its hash.
-    pub(crate) hash: [u8; 32],
-    /// What was changed in the arguments as sent.
-    pub(crate) coercions: Vec<Coercion>,
 }
 
 impl Submission {
@@ -105,64 +79,60 @@ impl Submission {
     /// The hash of the arguments as this version of the tool gets them; without a version, of the arguments as sent.
     ///
     /// `None` where they do not fit.
-    pub(crate) async fn hash_for(&self, tool: Option<Arc<Tool>>) -> Option<[u8; 32]> {
+    pub(crate) async fn hash_for(
+        &self,
+        tool: Option<&Arc<Tool>>,
+        pool: &PgPool,
+    ) -> Option<[u8; 32]> {
         let args = arguments::parse(self.sent.as_bytes(), &Limits::DEFAULT).ok()?;
         match tool {
-            Some(tool) => Some(self.fit(args, tool).await.ok()?.hash),
+            Some(tool) => Some(self.fit(args, tool, pool).await.ok()?.hash),
             None => Some(canonical::hash(&args)),
         }
     }
 
-    /// The arguments as this tool gets them. Work that may take long runs on a blocking thread.
-    async fn fit(&self, args: Value, tool: Arc<Tool>) -> Result<Arguments, Refusal> {
-        let fitting = move || {
-            let fitted = Arguments::of(args, &tool, tool.manifest.coercion_level());
-            fitted.map_err(|violations| violated(violations, tool.manifest.sensitive.as_ref()))
+    /// The arguments as this tool gets them.
+    async fn fit(
+        &self,
+        args: Value,
+        tool: &Arc<Tool>,
+        pool: &PgPool,
+    ) -> Result<Arguments, Refusal> {
+        let fitting = Fitting {
+            pool,
+            tenant: &self.tenant,
+            tool,
+            level: tool.manifest.coercion_level(),
         };
-        if self.sent.len() <= SHORT {
-            return fitting();
-        }
-        aside(fitting).await
+        fitting.fit(&self.sent, args).await
     }
 }
 
-impl Arguments {
-    /// The arguments that this tool gets for `args`, when at most `level` may be changed.
-    pub(crate) fn of(args: Value, tool: &Tool, level: Level) -> Result<Self, Violations> {
-        let how = Coercing {
-            level,
-            tool: tool.manifest.name.as_str(),
-        };
-        let Fitted { args, coercions } = tool.schema.fit(args, how)?;
-        let text = canonical::to_text(&args);
-        Ok(Self {
-            hash: canonical::hash_text(&text),
-            text,
-            coercions,
-        })
-    }
-}
-
-/// Checks a new call, as far as that needs no ledger.
+/// Checks a new call. The ledger is asked only for answers that its arguments refer to.
 pub(crate) async fn check(
     registry: &Registry,
+    pool: &PgPool,
     submission: &mut Submission,
 ) -> Result<Checked, TurnedAway> {
-    let refusal = match check_new(registry, submission).await {
+    let refusal = match check_new(registry, pool, submission).await {
         Ok(checked) => return Ok(checked),
         Err(refusal) => refusal,
     };
     let key = match &submission.headers.key {
         Some(key) => Some(key::hash_of_callers(&submission.tenant, key)),
         None if refusal.code == Code::ToolRetired => {
-            Box::pin(key_of_retired(registry, submission)).await
+            Box::pin(key_of_retired(registry, pool, submission)).await
         }
         None => None,
     };
     Err(TurnedAway { refusal, key })
 }
 
-async fn check_new(registry: &Registry, submission: &mut Submission) -> Result<Checked, Refusal> {
+async fn check_new(
+    registry: &Registry,
+    pool: &PgPool,
+    submission: &mut Submission,
+) -> Result<Checked, Refusal> {
     if submission.headers.run_deadline.is_some_and(has_passed) {
         let what = Message::fixed(
             "the deadline of the run (Toolfleet-Run-Deadline) must be in the future",
@@ -180,7 +150,7 @@ async fn check_new(registry: &Registry, submission: &mut Submission) -> Result<C
         return Err(Refusal::new(Code::MissingIdempotencyKey, what));
     }
     let args = std::mem::take(&mut submission.args);
-    let arguments = submission.fit(args, Arc::clone(&tool)).await?;
+    let arguments = submission.fit(args, &tool, pool).await?;
     let newest = match submission.headers.tool_version {
         None => None,
         Some(_) => registry.current(&submission.tool),
@@ -219,7 +189,11 @@ fn tool_for(registry: &Registry, submission: &Submission) -> Result<Arc<Tool>, R
 }
 
 /// The key that a retired tool derives from the arguments of a submission; `None` where it derives none.
-async fn key_of_retired(registry: &Registry, submission: &Submission) -> Option<[u8; 32]> {
+async fn key_of_retired(
+    registry: &Registry,
+    pool: &PgPool,
+    submission: &Submission,
+) -> Option<[u8; 32]> {
     let named = (&submission.tool, submission.headers.tool_version);
     let Lookup::Retired(tool) = registry.look_up(named.0, named.1) else {
         return None;
@@ -228,7 +202,7 @@ async fn key_of_retired(registry: &Registry, submission: &Submission) -> Option<
     if policy != KeyPolicy::FromArguments {
         return None;
     }
-    let hash = submission.hash_for(Some(tool)).await?;
+    let hash = submission.hash_for(Some(&tool), pool).await?;
     key::hash_for_call(&submission.tenant, &submission.tool, policy, None, &hash)
 }
 
@@ -239,22 +213,4 @@ async fn key_of_retired(registry: &Registry, submission: &Submission) -> Option<
 )]
 fn has_passed(deadline: OffsetDateTime) -> bool {
     deadline <= OffsetDateTime::now_utc()
-}
-
-fn violated(mut violations: Violations, sensitive: Option<&Sensitive>) -> Refusal {
-    if let Some(sensitive) = sensitive {
-        violations = violations
-            .without_values(|path| sensitive.touches(path))
-            .without_undeclared_values();
-    }
-    let error = Refusal::new(Code::InvalidArguments, violations.summary());
-    let first = violations
-        .items()
-        .first()
-        .map(|violation| violation.path.clone());
-    let error = match first {
-        Some(path) if violations.total() == 1 && !path.is_empty() => error.at(path),
-        Some(_) | None => error,
-    };
-    error.with_details(|language| violations.details(language))
 }

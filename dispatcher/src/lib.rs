@@ -4,7 +4,7 @@
 //!
 //! - `service` hears NATS and makes a `request` of each message that may be answered where it asks for it (`replies`); `rates`
 //!   bound what a tenant sends, `slots` the requests in hand, and share them among tenants; `endpoints` is the table of verbs, `door` the data that all of them work on;
-//! - `accept` is the verb `call`: `check` checks the arguments, `admission` decides whether the call comes in and whether it
+//! - `accept` is the verb `call`: `check` checks it, and `arguments` what its tool gets, `admission` decides whether the call comes in and whether it
 //!   waits (by `repeats`, which `repetition` counts, `quota`, `running` and `meter`), `commit` writes its row (`key` hashes its key, `pending` reads the ledger's reply),
 //!   `publish` rings the bell, `replay` answers for calls that exist already;
 //! - `waiters` are the callers that wait, `expiry` knows which calls expire soon, `answer` and `refusal` are what callers get,
@@ -30,6 +30,7 @@ mod door;
 
 // `call`.
 mod accept;
+mod arguments;
 mod check;
 
 mod admission;

@@ -110,6 +110,7 @@ pub struct PausedBy<'a> {
 #[derive(Debug)]
 pub struct LazyArguments<'a> {
     text: &'a str,
+    value: Option<&'a Value>,
     parsed: OnceCell<Option<Value>>,
 }
 
@@ -118,11 +119,24 @@ impl<'a> LazyArguments<'a> {
     pub const fn new(text: &'a str) -> Self {
         Self {
             text,
+            value: None,
+            parsed: OnceCell::new(),
+        }
+    }
+
+    /// Arguments that are parsed already.
+    pub const fn of(value: &'a Value) -> Self {
+        Self {
+            text: "",
+            value: Some(value),
             parsed: OnceCell::new(),
         }
     }
 
     fn parsed(&self) -> Option<&Value> {
+        if self.value.is_some() {
+            return self.value;
+        }
         let parse = || arguments::parse(self.text.as_bytes(), &Limits::DEFAULT).ok();
         self.parsed.get_or_init(parse).as_ref()
     }

@@ -3,8 +3,12 @@
 //! The answer itself stays as it is in the history. What callers get is decided once, when the call ends, and stored beside it, so
 //! that every reader gets the same bytes.
 
-use serde::Serialize;
+mod part;
+
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+
+pub use self::part::part_at;
 
 use crate::{
     call::Language,
@@ -22,6 +26,20 @@ pub fn text_of(result: &RawValue) -> Result<String, serde_json::Error> {
         return serde_json::from_str(result.get());
     }
     Ok(result.get().to_owned())
+}
+
+/// Whether this answer is what remained of one that the ledger did not take.
+pub fn is_remainder(call: CallId, result: &RawValue) -> bool {
+    #[derive(Deserialize)]
+    struct Remainder {
+        #[serde(rename = "$result")]
+        call: CallId,
+        lost: bool,
+    }
+    // Written by this program, so it begins with its first member.
+    result.get().starts_with("{\"$result\"")
+        && serde_json::from_str::<Remainder>(result.get())
+            .is_ok_and(|remainder| remainder.lost && remainder.call == call)
 }
 
 /// What callers get in place of a large answer.
@@ -163,6 +181,8 @@ mod tests {
     #[test]
     fn what_the_ledger_does_not_take_is_marked_as_lost() {
         let remains = remains(call(), "[1,2,3]", &SPEC, Language::En).unwrap();
+        let raw: &RawValue = serde_json::from_str(&remains).unwrap();
+        assert!(is_remainder(call(), raw));
         let remains: Value = serde_json::from_str(&remains).unwrap();
         assert_eq!(
             (&remains["lost"], &remains["preview"]),

@@ -46,6 +46,7 @@ pub mod egress;
 mod alike;
 pub mod arguments;
 pub mod manifest;
+pub mod references;
 pub use ::arguments::{canonical, said};
 
 // What leaves the process.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fleet::{
-    arguments::{self, Limits},
+    canonical,
     ids::InterceptorName,
     manifest::Manifest,
     obstacle::{Lack, Obstacle},
@@ -11,10 +11,11 @@ use fleet::{
     registry::Tool,
     said,
     store::{postpone::PostponedFor, read},
-    wire::{code::Code, message::Message, pointer::Pointer},
+    wire::{code::Code, pointer::Pointer},
 };
 
 use crate::{
+    arguments::CallArguments,
     dispose::Skip,
     onion::{self, Link, Round, Stopped, Subject},
     redact::RedactedFailures,
@@ -40,7 +41,8 @@ pub(crate) async fn ask(
     worker: &WorkerProcess,
     pointer: &Pointer,
     tool: &Arc<Tool>,
-    args: &str,
+    stored: &str,
+    args: &CallArguments,
 ) -> Result<Consent, Skip> {
     let tenant = match &pointer.tenant {
         Some(tenant) => tenant.clone(),
@@ -55,7 +57,8 @@ pub(crate) async fn ask(
         call: pointer.call_id,
         tool: Arc::clone(tool),
         tenant,
-        arguments: args.to_owned(),
+        arguments: args.text(stored),
+        args_hash: canonical::hash_text(stored),
         attempt: pointer.attempts.saturating_add(1),
         is_probe: pointer.is_probe,
     };
@@ -129,7 +132,7 @@ pub(crate) fn lacking(
 }
 
 /// What the caller and the history are told: `forbidden`, with sensitive values masked, and bounded.
-fn refusal(tool: &Tool, args: &str, said: ToolFailure) -> ToolFailure {
+fn refusal(tool: &Tool, args: &CallArguments, said: ToolFailure) -> ToolFailure {
     let mut failure = said;
     failure.code = Code::Forbidden;
     let details = failure.details.as_ref();
@@ -137,13 +140,8 @@ fn refusal(tool: &Tool, args: &str, said: ToolFailure) -> ToolFailure {
         failure.details = None;
     }
     if let Some(sensitive) = &tool.manifest.sensitive {
-        let Ok(value) = arguments::parse(args.as_bytes(), &Limits::DEFAULT) else {
-            // Where the sensitive values stand is not known, so no word of it can be told.
-            let what = Message::fixed("the call is not allowed", "不允许这次调用");
-            return ToolFailure::new(Code::Forbidden, what);
-        };
         // Masked before it is cut: half a secret would not be found.
-        failure = RedactedFailures::of(Some(sensitive), &value).redact_unsent(failure);
+        failure = RedactedFailures::of(Some(sensitive), &args.value).redact_unsent(failure);
     }
     failure.bounded()
 }

@@ -22,6 +22,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
 use crate::{
+    arguments,
     breaker::permit::CutShort,
     executors::{AttemptContext, LINGER_MAX, Prepared, Progress, Promise, Returned, StopReason},
     gate,
@@ -229,12 +230,17 @@ async fn ready(
         return Ok(rendered);
     }
     tracing::warn!("a message carried other arguments than its call; going on with the call's");
-    let args = Box::pin(gate::read_args(worker, claimed.call_id));
-    let args = args.await.ok();
-    let rendered = args
-        .filter(|args| canonical::hash_text(args)[..] == claimed.args_hash[..])
-        .and_then(|args| gate::prepare(worker, tool, &args).ok());
-    rendered.ok_or_else(|| {
+    let rendered = async {
+        let args = gate::read_args(worker, claimed.call_id).await.ok()?;
+        if canonical::hash_text(&args)[..] != claimed.args_hash[..] {
+            return None;
+        }
+        let args = arguments::of(worker, claimed.call_id, tool, &args)
+            .await
+            .ok()?;
+        gate::prepare(worker, tool, &args).ok()
+    };
+    Box::pin(rendered).await.ok_or_else(|| {
         taken_back(
             TakenBack::ArgumentsUnread,
             Message::fixed(

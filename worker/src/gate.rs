@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use fleet::{
-    arguments::{self, Limits},
     call::State,
     canonical,
     ending::{Ending, Fact, Guard, Known},
@@ -15,6 +14,7 @@ use fleet::{
     modes::{Brake, InterceptMode},
     obstacle::{Lack, Obstacle},
     outcome::ToolFailure,
+    references,
     registry::Tool,
     said,
     store::{
@@ -27,6 +27,7 @@ use fleet::{
 };
 
 use crate::{
+    arguments::{self, CallArguments, NoArguments, Seen},
     brakes,
     breaker::pass as breaker,
     cache::pass as cache,
@@ -60,7 +61,12 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
         Some(args) => args.get().to_owned(),
         None => Box::pin(read_args(worker, call)).await?,
     };
-    pause::pass(worker, &pointer, &tool, &args).await?;
+    let mut read = None;
+    if !worker.interceptors.is_empty() || references::may_be_in_canonical(&args) {
+        read = Some(Box::pin(arguments(worker, call, &tool, &args)).await?);
+    }
+    let seen = Seen::of(&args, read.as_ref());
+    pause::pass(worker, &pointer, &tool, seen).await?;
     let manifest = &tool.manifest;
     // Its settings hold, whatever version the call has.
     let newest = worker.registry.current(&manifest.name);
@@ -71,17 +77,21 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
         worker.lacks.put_back(name, version, &obstacle);
         return Err(Box::pin(cannot_run(worker, call, rev, &obstacle)).await);
     }
-    let mut round = match worker.interceptors.is_empty() {
-        true => None,
-        false => Some(Box::pin(consent(worker, &pointer, &tool, &args)).await?),
+    let mut round = match (&read, worker.interceptors.is_empty()) {
+        (Some(read), false) => Some(Box::pin(consent(worker, &pointer, &tool, &args, read)).await?),
+        (_, _) => None,
     };
     cache::pass(worker, &pointer, &tool, newest, &mut round).await?;
-    match prepare(worker, &tool, &args) {
+    let read = match read {
+        Some(read) => read,
+        None => arguments(worker, call, &tool, &args).await?,
+    };
+    match prepare(worker, &tool, &read) {
         Ok(rendered) => {
             let program = if rendered.is_program {
                 let slot = Box::pin(program_slot(worker, call, pointer.tenant.clone())).await?;
                 // It may have waited for seconds.
-                pause::pass(worker, &pointer, &tool, &args).await?;
+                pause::pass(worker, &pointer, &tool, Seen::Whole(&read.value)).await?;
                 Some(slot)
             } else {
                 None
@@ -127,17 +137,32 @@ fn limited(
     is_limited.then(mode)
 }
 
+/// What the tool gets for these arguments of a call. Ends the call where no worker will have that.
+async fn arguments(
+    worker: &WorkerProcess,
+    call: CallId,
+    tool: &Tool,
+    stored: &str,
+) -> Result<CallArguments, Skip> {
+    match arguments::of(worker, call, tool, stored).await {
+        Ok(arguments) => Ok(arguments),
+        Err(NoArguments::Skip(skip)) => Err(skip),
+        Err(NoArguments::Never(_)) => Err(Box::pin(refuse(worker, call, tool)).await),
+    }
+}
+
 /// The interceptors of the program, which have let the call go on.
 async fn consent(
     worker: &WorkerProcess,
     pointer: &Pointer,
     tool: &Arc<Tool>,
-    args: &str,
+    stored: &str,
+    args: &CallArguments,
 ) -> Result<Box<Round>, Skip> {
-    match consent::ask(worker, pointer, tool, args).await? {
+    match consent::ask(worker, pointer, tool, stored, args).await? {
         Consent::Given(round) => {
             // They may have thought for seconds.
-            pause::pass(worker, pointer, tool, args).await?;
+            pause::pass(worker, pointer, tool, Seen::Whole(&args.value)).await?;
             Ok(round)
         }
         Consent::Refused(round, failure) => Err(deny(worker, round, failure).await),
@@ -258,23 +283,14 @@ pub(crate) async fn read_args(worker: &WorkerProcess, call: CallId) -> Result<St
 pub(crate) fn prepare(
     worker: &WorkerProcess,
     tool: &Tool,
-    args: &str,
+    arguments: &CallArguments,
 ) -> Result<Rendered, ToolFailure> {
-    // Parsed by the dispatcher's own parser: another one would rewrite numbers.
-    let value = arguments::parse(args.as_bytes(), &Limits::DEFAULT).map_err(|error| {
-        let why = error.message;
-        let what = said!(
-            "the stored arguments cannot be read: {why}",
-            "无法读取已保存的参数：{why}",
-            why
-        );
-        ToolFailure::new(Code::ToolGone, what)
-    })?;
+    let value = &arguments.value;
     let manifest = &tool.manifest;
-    let redact = RedactedFailures::of(manifest.sensitive.as_ref(), &value);
+    let redact = RedactedFailures::of(manifest.sensitive.as_ref(), value);
     let executor = worker.executors.of(manifest);
     let prepared = executor.and_then(|executor| {
-        let prepared = executor.prepare(manifest, &value, &worker.secrets)?;
+        let prepared = executor.prepare(manifest, value, &worker.secrets)?;
         Ok((prepared, executor.is_program()))
     });
     match prepared {
@@ -302,8 +318,16 @@ async fn find_tool(worker: &WorkerProcess, pointer: &Pointer) -> Result<Option<A
 
 /// Ends a call whose arguments the tool cannot take. They are read from the row for this: those in the message may differ.
 async fn refuse(worker: &WorkerProcess, call: CallId, tool: &Tool) -> Skip {
-    let why = |_row: &CallRow, args: &str| prepare(worker, tool, args).err();
-    match end_queued(worker, call, tool, why).await {
+    let ending = async {
+        let (row, stored) = stored(worker, call).await?;
+        let failure = match arguments::of(worker, call, tool, &stored).await {
+            Ok(arguments) => prepare(worker, tool, &arguments).err(),
+            Err(NoArguments::Never(failure)) => Some(failure),
+            Err(NoArguments::Skip(skip)) => return Err(skip),
+        };
+        end_queued(worker, call, tool, &row, failure).await
+    };
+    match ending.await {
         Ok(_state) => Skip::Refused,
         Err(skip) => skip,
     }
@@ -312,11 +336,14 @@ async fn refuse(worker: &WorkerProcess, call: CallId, tool: &Tool) -> Skip {
 /// Ends a call that an interceptor has refused, if the message that it was asked about said the same as the row.
 async fn deny(worker: &WorkerProcess, mut round: Box<Round>, failure: ToolFailure) -> Skip {
     let subject = round.subject();
-    let why = |row: &CallRow, args: &str| {
-        let is_as_asked = row.tenant == subject.tenant && args == subject.arguments;
-        is_as_asked.then_some(failure)
+    let ending = async {
+        let (row, stored) = stored(worker, subject.call).await?;
+        let is_as_asked =
+            row.tenant == subject.tenant && canonical::hash_text(&stored) == subject.args_hash;
+        let failure = is_as_asked.then_some(failure);
+        end_queued(worker, subject.call, &subject.tool, &row, failure).await
     };
-    match end_queued(worker, subject.call, &subject.tool, why).await {
+    match ending.await {
         Ok(state) => {
             if let Some(state) = state {
                 round.ended(EndedView::Refused(state));
@@ -327,14 +354,21 @@ async fn deny(worker: &WorkerProcess, mut round: Box<Round>, failure: ToolFailur
     }
 }
 
-/// Ends a queued call for the reason that `why` finds in its row. Returns where it stands now; `None`: it has moved meanwhile.
+/// The row of a queued call, and what it has of its arguments.
+async fn stored(worker: &WorkerProcess, call: CallId) -> Result<(CallRow, String), Skip> {
+    Ok((queued(worker, call).await?, read_args(worker, call).await?))
+}
+
+/// Ends a queued call for this reason; `None`: its row gives none. Returns where it stands now; `None`: it has moved meanwhile.
 async fn end_queued(
     worker: &WorkerProcess,
     call: CallId,
     tool: &Tool,
-    why: impl FnOnce(&CallRow, &str) -> Option<ToolFailure>,
+    row: &CallRow,
+    failure: Option<ToolFailure>,
 ) -> Result<Option<State>, Skip> {
-    let Some(ending) = refusing(worker, call, tool, why).await? else {
+    let ending = failure.and_then(|failure| refusing(worker, call, tool, row, &failure));
+    let Some(ending) = ending else {
         let what = Message::fixed(
             "its message said other things than the call",
             "它收到的消息与这次调用不一致",
@@ -356,20 +390,17 @@ async fn end_queued(
     }
 }
 
-async fn refusing(
+fn refusing(
     worker: &WorkerProcess,
     call: CallId,
     tool: &Tool,
-    why: impl FnOnce(&CallRow, &str) -> Option<ToolFailure>,
-) -> Result<Option<Ending>, Skip> {
-    let (row, args) = (queued(worker, call).await?, read_args(worker, call).await?);
+    row: &CallRow,
+    failure: &ToolFailure,
+) -> Option<Ending> {
     let manifest = &tool.manifest;
     if row.tool != manifest.name.as_str() || row.tool_version != manifest.version {
-        return Ok(None);
+        return None;
     }
-    let Some(failure) = why(&row, &args) else {
-        return Ok(None);
-    };
     let leaves_unknown = matches!(
         row.state,
         CallState::Queued {
@@ -385,7 +416,7 @@ async fn refusing(
         earlier_unknown: row.attempts > 0 || leaves_unknown,
         applied_late: false,
     };
-    let (fact, guard) = (Fact::Refused(&failure), Guard::Queued(row.rev));
+    let (fact, guard) = (Fact::Refused(failure), Guard::Queued(row.rev));
     let ending = Ending::by(&fact, &known, call, guard, None, worker.actor());
-    Ok(Some(ending))
+    Some(ending)
 }

@@ -57,7 +57,7 @@
 //!
 //! Deliver, gate, claim, ack, execute, complete, reply: `attempt` is the whole of it; read that first.
 //!
-//! - `stage` has the values that go from step to step; `gate`, `claim`, `execute`, `intercept`, `executors`, `conclude`,
+//! - `stage` has the values that go from step to step; `arguments` has what the tool gets of a call's; `gate`, `claim`, `execute`, `intercept`, `executors`, `conclude`,
 //!   `complete` and `dispose` are its parts. `onion` takes a call through the interceptors of the program. `retry_budgets` bounds
 //!   how often a tool that fails is tried again, `timeouts` has those that the fleet learns. `redact` masks sensitive values, `late` records outcomes that came too late.
 //! - `heartbeat` keeps the lease, `leave` gives it up, `neighbours` fences dead workers of this machine. `cancel` ends attempts
@@ -69,6 +69,7 @@
 mod attempt;
 mod stage;
 
+mod arguments;
 mod gate;
 mod pause;
 

@@ -1,7 +1,7 @@
 //! Pauses at the gate: a call that one of them covers is put aside, before its claim, and waits in the ledger for its end.
 
 use fleet::{
-    controls::{ControlId, Controls, LazyArguments, PausedBy},
+    controls::{ControlId, Controls, PausedBy},
     hold::Line,
     ids::Label,
     registry::Tool,
@@ -11,14 +11,14 @@ use fleet::{
 };
 use tokio::time::Instant;
 
-use crate::{dispose::Skip, worker::WorkerProcess};
+use crate::{arguments::Seen, dispose::Skip, worker::WorkerProcess};
 
 /// Lets a call pass that no pause covers. Where none holds, this costs a look at the snapshot.
 pub(crate) async fn pass(
     worker: &WorkerProcess,
     pointer: &Pointer,
     tool: &Tool,
-    args: &str,
+    args: Seen<'_>,
 ) -> Result<(), Skip> {
     let controls = worker.registry.controls();
     if controls.are_none() {
@@ -32,7 +32,7 @@ async fn pass_controls(
     controls: &Controls,
     pointer: &Pointer,
     tool: &Tool,
-    args: &str,
+    args: Seen<'_>,
 ) -> Result<(), Skip> {
     let pause = match &pointer.tenant {
         Some(tenant) => pause_of(controls, tool, tenant, args),
@@ -56,12 +56,12 @@ async fn pass_controls(
     }
 }
 
-fn pause_of(controls: &Controls, tool: &Tool, tenant: &Label, args: &str) -> Option<ControlId> {
+fn pause_of(controls: &Controls, tool: &Tool, tenant: &Label, args: Seen<'_>) -> Option<ControlId> {
     let call = PausedBy {
         tool: &tool.manifest.name,
         queue: &tool.manifest.queue,
         tenant,
-        arguments: &LazyArguments::new(args),
+        arguments: &args.lazy(),
     };
     let pause = controls.pause_of_accepted(&call, Instant::now());
     pause.map(|pause| pause.id)

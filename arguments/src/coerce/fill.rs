@@ -11,8 +11,12 @@ use crate::{
 /// The most defaults filled into one call's arguments.
 const DEFAULTS_MAX: usize = 256;
 
-/// Fills in what is missing and returns the places, in order; fills in nothing if the whole would not be valid then.
-pub(super) fn fill(schema: &Schema, args: &mut Value) -> Vec<String> {
+/// Fills in what is missing and returns the places, in order; fills in nothing if the whole would not fit then.
+pub(super) fn fill(
+    schema: &Schema,
+    args: &mut Value,
+    fits: impl Fn(&Schema, &Value) -> bool,
+) -> Vec<String> {
     let mut filling = Filling {
         defaults: schema.defaults(),
         path: Vec::new(),
@@ -31,7 +35,8 @@ pub(super) fn fill(schema: &Schema, args: &mut Value) -> Vec<String> {
     Vec::new()
 }
 
-fn fits(schema: &Schema, args: &Value) -> bool {
+/// Whether arguments fit, and are within the limits of what may be sent.
+pub(super) fn fits(schema: &Schema, args: &Value) -> bool {
     size::is_admitted(args) && schema.is_valid(args)
 }
 

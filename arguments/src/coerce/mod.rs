@@ -50,12 +50,29 @@ impl Schema {
         } else {
             mend::mend(self, &args, how).ok_or_else(|| wrapper::refusal(self, &args, how.tool))?
         };
-        Ok(self.complete(draft, how.level))
+        Ok(self.complete(draft, how.level, fill::fits))
     }
 
-    fn complete(&self, mut draft: Draft, level: Level) -> Fitted {
+    /// Arguments that fit as they were sent, with defaults filled in unless the level is `off`. However large they are.
+    ///
+    /// # Errors
+    ///
+    /// As [`Schema::fit`]; a wrapper is refused, too.
+    pub fn fit_unchanged(&self, args: Value, how: Coercing<'_>) -> Result<Fitted, Violations> {
+        if wrapper::is_wrapped(self, &args, how.tool) || !self.is_valid(&args) {
+            return Err(wrapper::refusal(self, &args, how.tool));
+        }
+        Ok(self.complete(Draft::of(args), how.level, Self::is_valid))
+    }
+
+    fn complete(
+        &self,
+        mut draft: Draft,
+        level: Level,
+        fits: impl Fn(&Self, &Value) -> bool,
+    ) -> Fitted {
         if !self.defaults().is_empty() && level != Level::Off {
-            let filled = fill::fill(self, &mut draft.args);
+            let filled = fill::fill(self, &mut draft.args, fits);
             draft
                 .changes
                 .extend(filled.into_iter().map(|place| (place, Rule::Default)));

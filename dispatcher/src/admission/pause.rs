@@ -12,7 +12,8 @@ use fleet::{
 use tokio::time::Instant;
 
 use crate::{
-    check::{Checked, SHORT, aside},
+    arguments::{SHORT, aside},
+    check::Checked,
     door::Door,
     refusal::Refusal,
 };
@@ -42,21 +43,31 @@ impl Paused {
         if controls.are_none() {
             return Ok(None);
         }
-        let (tool, arguments) = (&checked.tool, &checked.arguments.text);
-        if arguments.len() <= SHORT {
-            return Ok(Self::find(&controls, tool, tenant, arguments));
+        let (tool, arguments) = (&checked.tool, &checked.arguments);
+        // What is parsed already is only looked into.
+        if arguments.text.len() <= SHORT || arguments.whole.is_some() {
+            let seen = arguments.seen();
+            return Ok(Self::find(&controls, tool, tenant, &seen));
         }
-        let (tool, tenant, arguments) = (Arc::clone(tool), tenant.clone(), arguments.clone());
-        let finding = move || Ok(Self::find(&controls, &tool, &tenant, &arguments));
+        let (tool, tenant, text) = (Arc::clone(tool), tenant.clone(), arguments.text.clone());
+        let finding = move || {
+            let seen = LazyArguments::new(&text);
+            Ok(Self::find(&controls, &tool, &tenant, &seen))
+        };
         Box::pin(aside(finding)).await
     }
 
-    fn find(controls: &Controls, tool: &Tool, tenant: &Label, arguments: &str) -> Option<Self> {
+    fn find(
+        controls: &Controls,
+        tool: &Tool,
+        tenant: &Label,
+        arguments: &LazyArguments<'_>,
+    ) -> Option<Self> {
         let call = PausedBy {
             tool: &tool.manifest.name,
             queue: &tool.manifest.queue,
             tenant,
-            arguments: &LazyArguments::new(arguments),
+            arguments,
         };
         let now = Instant::now();
         let pause = controls.pause_of_new(&call, now)?;

@@ -42,7 +42,8 @@ use self::{
 use crate::{
     admission::{self, Facts, NoSlot, admit},
     answer::{Answer, bytes_max},
-    check::{self, SHORT, Submission, TurnedAway, aside},
+    arguments::{SHORT, aside},
+    check::{self, Submission, TurnedAway},
     commit::{ACCEPTS_MAX, accepted, key_of, new_call, tell_accepted},
     door::Door,
     pending::{Holder, PendingAccept, Told},
@@ -196,7 +197,7 @@ impl<'a> Batch<'a> {
             mut submission,
             own_trace,
         } = item;
-        match check::check(&self.door.registry, &mut submission).await {
+        match check::check(&self.door.registry, &self.door.pool, &mut submission).await {
             Ok(checked) => {
                 let id = CallId::generate();
                 match admit(self.door, &submission, &checked, id).await {

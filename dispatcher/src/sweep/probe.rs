@@ -17,14 +17,16 @@ use fleet::{
     call::{CallOutcome, Effect, State},
     canonical,
     checkpoint::{Checkpoint, reached},
-    controls::{LazyArguments, PausedBy},
-    ids::CallId,
+    controls::PausedBy,
+    ids::{CallId, Label},
     manifest::ProbeSpec,
     probe::{self, PROBES_MAX, ProbeFinding, Said, Subject},
+    references,
     registry::Tool,
     store::{
         DecisionError, StoreError,
         probe::{self as asked, Doubted, NewProbe, ProbeAnswer, ProbeState, Remark},
+        referents::{self, ReferentError},
         settle::{self, Settlement, Verdict},
     },
     telemetry::{metrics, report},
@@ -38,7 +40,10 @@ use tokio::{
 };
 
 use super::{Sweep, every};
-use crate::{check::Arguments, news};
+use crate::{
+    arguments::{Arguments, Fitting},
+    news,
+};
 
 /// How long a probe may take, with its own retries.
 const PROBE_MAX: Duration = Duration::from_secs(60);
@@ -93,7 +98,7 @@ impl Sweep {
             tool: doubted.tool.to_string(),
             tool_version: doubted.tool_version,
             tenant: doubted.tenant.to_string(),
-            args: read(&doubted.args).unwrap_or(Value::Null),
+            args: self.arguments(doubted).await?,
         };
         match doubted.probe {
             None => self.ask(doubted, spec, subject).await,
@@ -124,6 +129,21 @@ impl Sweep {
         }
     }
 
+    /// The arguments of a call in doubt as its tool gets them; a reference to an answer that is no longer kept stays as it is.
+    async fn arguments(&self, doubted: &Doubted) -> Result<Value, StoreError> {
+        let args = read(&doubted.args).unwrap_or(Value::Null);
+        if !references::may_be_in_canonical(&doubted.args) {
+            return Ok(args);
+        }
+        let found = references::references(&args).unwrap_or_default();
+        let (mut whole, tenant) = (args.clone(), doubted.tenant.as_str());
+        match referents::put_in(&self.pool, tenant, &mut whole, &found).await {
+            Ok(()) => Ok(whole),
+            Err(ReferentError::None(_)) => Ok(args),
+            Err(ReferentError::Store(error)) => Err(error),
+        }
+    }
+
     /// Makes a probe, if there is a question and a tool for it.
     async fn ask(
         &self,
@@ -131,14 +151,14 @@ impl Sweep {
         spec: &ProbeSpec,
         subject: Subject,
     ) -> Result<(), StoreError> {
-        let (tool, made, arguments) = match self.question(spec, subject).await {
+        let (tool, made, arguments) = match self.question(spec, subject, &doubted.tenant).await {
             Ok(question) => question,
             Err(why) => {
                 let remark = inconclusive(doubted, "sweep".to_owned(), why);
                 return asked::remark(&self.pool, doubted, &remark).await.map(drop);
             }
         };
-        if self.is_paused(&tool, doubted, &arguments.text) {
+        if self.is_paused(&tool, doubted, &arguments) {
             // It is due again soon, and is not counted as asked.
             return Ok(());
         }
@@ -169,12 +189,12 @@ impl Sweep {
     }
 
     /// Whether a pause covers the probe: it would only wait, and count as one that found nothing out.
-    fn is_paused(&self, tool: &Tool, doubted: &Doubted, arguments: &str) -> bool {
+    fn is_paused(&self, tool: &Tool, doubted: &Doubted, arguments: &Arguments) -> bool {
         let probe = PausedBy {
             tool: &tool.manifest.name,
             queue: &tool.manifest.queue,
             tenant: &doubted.tenant,
-            arguments: &LazyArguments::new(arguments),
+            arguments: &arguments.seen(),
         };
         let controls = self.registry.controls();
         controls.pause_of_accepted(&probe, Instant::now()).is_some()
@@ -185,6 +205,7 @@ impl Sweep {
         &self,
         spec: &ProbeSpec,
         subject: Subject,
+        tenant: &Label,
     ) -> Result<(Arc<Tool>, String, Arguments), String> {
         let tool = self.registry.current(&spec.tool);
         let tool = tool.ok_or_else(|| format!("the probe's tool {} is not there", spec.tool))?;
@@ -203,11 +224,15 @@ impl Sweep {
             .map_err(|error| format!("the probe's arguments: {}", error.message))?;
         // An operator wrote the template, so only changes are made that cannot change the question.
         let level = tool.manifest.coercion_level().min(Level::Safe);
-        match Arguments::of(args, &tool, level) {
+        let fitting = Fitting {
+            pool: &self.pool,
+            tenant,
+            tool: &tool,
+            level,
+        };
+        match fitting.fit(&made, args).await {
             Ok(arguments) => Ok((tool, made, arguments)),
-            Err(_violations) => {
-                Err("the probe's arguments do not fit its tool's schema".to_owned())
-            }
+            Err(_refusal) => Err("the probe's arguments do not fit its tool's schema".to_owned()),
         }
     }
 

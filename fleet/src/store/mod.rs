@@ -42,6 +42,7 @@ pub mod postpone;
 pub mod probe;
 pub mod quarantine;
 pub mod read;
+pub mod referents;
 pub mod release;
 pub mod renumber;
 pub mod reservations;

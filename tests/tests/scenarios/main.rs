@@ -12,6 +12,7 @@ mod breakers;
 mod errors;
 mod languages;
 mod large_result;
+mod references;
 
 mod coercion;
 

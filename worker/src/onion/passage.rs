@@ -16,7 +16,10 @@ pub(crate) struct Subject {
     pub(crate) call: CallId,
     pub(crate) tool: Arc<Tool>,
     pub(crate) tenant: Label,
+    /// As the tool gets them.
     pub(crate) arguments: String,
+    /// Hash of the arguments as the ledger has them.
+    pub(crate) args_hash: [u8; 32],
     pub(crate) attempt: u32,
     pub(crate) is_probe: bool,
 }

@@ -1,0 +1,138 @@
+//! The arguments of a call as its tool gets them: parsed, and with the answers that they refer to.
+
+use fleet::{
+    arguments::{self, Limits},
+    canonical,
+    controls::LazyArguments,
+    ids::CallId,
+    outcome::ToolFailure,
+    references,
+    registry::Tool,
+    said,
+    store::{
+        read,
+        referents::{self, ReferentError},
+    },
+    telemetry::report,
+    wire::{code::Code, message::Message},
+};
+use serde_json::Value;
+
+use crate::{dispose::Skip, worker::WorkerProcess};
+
+/// Arguments, ready for the tool.
+pub(crate) struct CallArguments {
+    /// What the tool gets.
+    pub(crate) value: Value,
+    /// Whether answers of other calls are in it.
+    refer: bool,
+}
+
+/// What a pause sees of them.
+#[derive(Clone, Copy)]
+pub(crate) enum Seen<'a> {
+    /// What the ledger has, which refers to nothing.
+    Stored(&'a str),
+    /// What the tool gets.
+    Whole(&'a Value),
+}
+
+/// Why there are none.
+pub(crate) enum NoArguments {
+    /// No worker will have them.
+    Never(ToolFailure),
+    /// This worker does not have them now.
+    Skip(Skip),
+}
+
+/// Reads them from what the ledger has of them. Only arguments with references cost statements.
+pub(crate) async fn of(
+    worker: &WorkerProcess,
+    call: CallId,
+    tool: &Tool,
+    stored: &str,
+) -> Result<CallArguments, NoArguments> {
+    // Parsed by the dispatcher's own parser: another one would rewrite numbers.
+    let value = arguments::parse(stored.as_bytes(), &Limits::DEFAULT).map_err(|error| {
+        let why = error.message;
+        let what = said!(
+            "the stored arguments cannot be read: {why}",
+            "无法读取已保存的参数：{why}",
+            why
+        );
+        NoArguments::Never(ToolFailure::new(Code::ToolGone, what))
+    })?;
+    if references::may_be_in_canonical(stored) {
+        return Box::pin(with_answers(worker, call, tool, value)).await;
+    }
+    let refer = false;
+    Ok(CallArguments { value, refer })
+}
+
+async fn with_answers(
+    worker: &WorkerProcess,
+    call: CallId,
+    tool: &Tool,
+    mut value: Value,
+) -> Result<CallArguments, NoArguments> {
+    // What is wrong with them the door refuses; a call of an older release has none.
+    let found = references::references(&value).unwrap_or_default();
+    if found.is_empty() {
+        let refer = false;
+        return Ok(CallArguments { value, refer });
+    }
+    // By its row and not by the message, which says whose answers are read.
+    let row = match read::find(&worker.pool, call).await {
+        Ok(Some(row)) => row,
+        Ok(None) => return Err(NoArguments::Skip(Skip::Gone)),
+        Err(_silent) => return Err(NoArguments::Skip(Skip::StoreSilent)),
+    };
+    let tenant = row.tenant.as_str();
+    match referents::put_in(&worker.pool, tenant, &mut value, &found).await {
+        // A dispatcher of an older release took the reference for the argument.
+        Ok(()) if !tool.schema.is_valid(&value) => {
+            let what = Message::fixed(
+                "with the answers that they refer to, the arguments do not fit the tool's schema",
+                "代入所引用的结果之后，参数不符合工具的 schema",
+            );
+            let failure = ToolFailure::new(Code::InvalidArguments, what);
+            Err(NoArguments::Never(failure))
+        }
+        Ok(()) => Ok(CallArguments { value, refer: true }),
+        Err(ReferentError::None(none)) => Err(NoArguments::Never(none.failure(row.language))),
+        Err(ReferentError::Store(error)) => {
+            tracing::debug!(
+                error = report(&error),
+                "answers that arguments refer to were not read"
+            );
+            Err(NoArguments::Skip(Skip::StoreSilent))
+        }
+    }
+}
+
+impl CallArguments {
+    /// As JSON text, where `stored` is what the ledger has of them.
+    pub(crate) fn text(&self, stored: &str) -> String {
+        if self.refer {
+            return canonical::to_text(&self.value);
+        }
+        stored.to_owned()
+    }
+}
+
+impl<'a> Seen<'a> {
+    /// Of what the ledger has, and of what was read of it.
+    pub(crate) fn of(stored: &'a str, read: Option<&'a CallArguments>) -> Self {
+        match read {
+            Some(read) => Self::Whole(&read.value),
+            None => Self::Stored(stored),
+        }
+    }
+
+    pub(crate) fn lazy(self) -> LazyArguments<'a> {
+        match self {
+            Self::Stored(text) => LazyArguments::new(text),
+            Self::Whole(value) => LazyArguments::of(value),
+        }
+    }
+}
