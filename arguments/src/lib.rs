@@ -106,7 +106,7 @@ pub use self::{
     nearest::nearest,
     parse::{ParseCode, ParseError, parse, parse_any},
     pointer::pointer_segment,
-    schema::{Inner, Schema, SchemaProblem, inner, keywords, unfit_defaults},
+    schema::{Inner, Schema, SchemaProblem, count, inner, keywords, unfit_defaults},
     shorten::shorten,
     violations::{Violation, Violations},
     words::UnknownWord,

@@ -70,7 +70,7 @@ async fn answer(door: &Door, mut submission: Submission) -> Result<Answer, Refus
     let checking = check::check(&door.registry, &door.pool, &mut submission);
     let checked = checking.instrument(spans::step(Step::Validate)).await;
     match checked {
-        Ok(checked) => commit::commit(door, submission, &checked).await,
+        Ok(checked) => commit::commit(door, submission, checked).await,
         Err(TurnedAway { refusal, key }) => {
             match Box::pin(replay::known_or(door, &submission, key, refusal)).await {
                 Err(refusal) => {

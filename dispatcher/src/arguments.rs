@@ -1,7 +1,7 @@
 //! Fit: the arguments that a tool gets for those that were sent.
 //!
 //! Arguments that refer to answers of other calls are held against the schema with these in their place, exactly as they are:
-//! nothing in them is mended. They are stored as they were sent, with the references.
+//! nothing in them is mended. They are stored and hashed with the references, whatever the answers are.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use fleet::{
     controls::LazyArguments,
     ids::Label,
     manifest::Sensitive,
-    references::{self, NoReferent, Reference},
+    references::{self, NoReferent, NoReferentWhy, Reference},
     registry::Tool,
     store::{
         PgPool,
@@ -53,12 +53,27 @@ pub(crate) struct Arguments {
     pub(crate) hash: [u8; 32],
     /// What was changed in the arguments as sent.
     pub(crate) coercions: Vec<Coercion>,
-    /// With the answers that they refer to; `None` where they refer to none.
-    pub(crate) whole: Option<Arc<Value>>,
+    /// With the answers that they refer to: megabytes, so keep them no longer than needed. `None` where they refer to none.
+    pub(crate) whole: Option<Value>,
+}
+
+/// Arguments as they are read without the ledger.
+enum Read {
+    /// They fit.
+    Fitted(Arguments),
+    /// They refer to answers, and are not held against the schema yet.
+    Referring(Referring),
+}
+
+/// Arguments that refer to answers, as they are stored. Nothing of it depends on the answers.
+struct Referring {
+    args: Value,
+    references: Vec<Reference>,
+    arguments: Arguments,
 }
 
 /// Whose arguments are to fit, and what.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(crate) struct Fitting<'a> {
     /// Where the answers are that they may refer to.
     pub(crate) pool: &'a PgPool,
@@ -69,48 +84,30 @@ pub(crate) struct Fitting<'a> {
     pub(crate) level: Level,
 }
 
+/// The most evaluations that a schema may take for arguments with answers in them: seconds.
+const WORK_MAX: u64 = 16_000_000;
+
 impl Fitting<'_> {
     /// The arguments that the tool gets for `args`, which were read from `sent`. Work that may take long runs on a blocking
     /// thread; only arguments with references need the ledger.
     pub(crate) async fn fit(&self, sent: &str, args: Value) -> Result<Arguments, Refusal> {
-        if references::may_be_in(sent) {
-            let found = references::references(&args).map_err(no_referent)?;
-            if !found.is_empty() {
-                return Box::pin(self.fit_referring(args, found, Vec::new())).await;
-            }
+        match read_for(self.tool, self.level, sent, args).await? {
+            Read::Fitted(arguments) => Ok(arguments),
+            Read::Referring(referring) => Box::pin(self.hold(referring)).await,
         }
-        let (tool, level) = (Arc::clone(self.tool), self.level);
-        let fitting = move || mended(args, &tool, level);
-        let fitted = match sent.len() <= SHORT {
-            true => fitting(),
-            false => aside(fitting).await,
-        }?;
-        if !references::may_be_in_canonical(&fitted.text) {
-            return Ok(fitted);
-        }
-        Box::pin(self.refit(fitted)).await
     }
 
-    /// Looks once more at arguments that were mended: a text may have become a reference.
-    async fn refit(&self, fitted: Arguments) -> Result<Arguments, Refusal> {
-        let args = arguments::parse(fitted.text.as_bytes(), &Limits::DEFAULT)
-            .map_err(|error| Refusal::new(error.code.into(), error.message))?;
-        let found = references::references(&args).map_err(no_referent)?;
-        if found.is_empty() {
-            return Ok(fitted);
-        }
-        self.fit_referring(args, found, fitted.coercions).await
-    }
-
-    async fn fit_referring(
-        &self,
-        args: Value,
-        found: Vec<Reference>,
-        before: Vec<Coercion>,
-    ) -> Result<Arguments, Refusal> {
-        let (mut whole, tenant) = (args.clone(), self.tenant.as_str());
-        let put_in = referents::put_in(self.pool, tenant, &mut whole, &found).await;
-        put_in.map_err(|error| match error {
+    /// Holds the schema against the arguments with the answers in their places.
+    async fn hold(&self, referring: Referring) -> Result<Arguments, Refusal> {
+        let Referring {
+            args: mut whole,
+            references,
+            mut arguments,
+        } = referring;
+        let turn = referents::turn().await;
+        let (pool, tenant) = (self.pool, self.tenant.as_str());
+        let put_in = referents::put_in(&turn, pool, tenant, &mut whole, &references).await;
+        let took = put_in.map_err(|error| match error {
             ReferentError::None(none) => no_referent(none),
             ReferentError::Store(error) => {
                 tracing::debug!(
@@ -124,52 +121,91 @@ impl Fitting<'_> {
                 Refusal::new(Code::StoreUnavailable, what)
             }
         })?;
-        let (tool, level) = (Arc::clone(self.tool), self.level);
-        aside(move || unchanged(args, whole, &found, before, &tool, level)).await
+        work::add(took);
+        let tool = Arc::clone(self.tool);
+        aside(move || {
+            let _turn = turn;
+            if tool.schema.work(&whole) > WORK_MAX {
+                return Err(no_referent(references[0].none(NoReferentWhy::TooCostly)));
+            }
+            match tool.schema.misfit(&whole, tool.manifest.name.as_str()) {
+                Some(misfit) => Err(violated(misfit, tool.manifest.sensitive.as_ref())),
+                None => {
+                    arguments.whole = Some(whole);
+                    Ok(arguments)
+                }
+            }
+        })
+        .await
     }
 }
 
-/// Arguments without references; changed where that makes them fit.
-fn mended(args: Value, tool: &Tool, level: Level) -> Result<Arguments, Refusal> {
+/// The hash of the arguments that the tool gets for `args`, which were read from `sent`; `None`: they do not fit. The ledger is not
+/// asked: what arguments refer to is not in their hash.
+pub(crate) async fn hash_for(tool: &Arc<Tool>, sent: &str, args: Value) -> Option<[u8; 32]> {
+    let level = tool.manifest.coercion_level();
+    match read_for(tool, level, sent, args).await.ok()? {
+        Read::Fitted(arguments) => Some(arguments.hash),
+        Read::Referring(referring) => Some(referring.arguments.hash),
+    }
+}
+
+async fn read_for(
+    tool: &Arc<Tool>,
+    level: Level,
+    sent: &str,
+    args: Value,
+) -> Result<Read, Refusal> {
+    let may_refer = references::may_be_in(sent);
+    let tool = Arc::clone(tool);
+    let reading = move || read(args, may_refer, &tool, level);
+    match sent.len() <= SHORT {
+        true => reading(),
+        false => aside(reading).await,
+    }
+}
+
+fn read(args: Value, may_refer: bool, tool: &Tool, level: Level) -> Result<Read, Refusal> {
+    if may_refer
+        && !references::references(&args)
+            .map_err(no_referent)?
+            .is_empty()
+    {
+        return referring(args, tool, level).map(Read::Referring);
+    }
     let Fitted { args, coercions } = tool
         .schema
         .fit(args, how(tool, level))
         .map_err(|violations| violated(violations, tool.manifest.sensitive.as_ref()))?;
-    Ok(written(&args, coercions))
+    let fitted = written(&args, coercions);
+    // The gate takes an object for a reference, however it came about.
+    if references::may_be_in_canonical(&fitted.text)
+        && let Some(first) = references::references(&args).map_err(no_referent)?.first()
+    {
+        return Err(no_referent(first.none(NoReferentWhy::Text)));
+    }
+    Ok(Read::Fitted(fitted))
 }
 
-/// Arguments with references, which fit if they do so with the answers in their place, `whole`.
-fn unchanged(
-    args: Value,
-    whole: Value,
-    found: &[Reference],
-    before: Vec<Coercion>,
-    tool: &Tool,
-    level: Level,
-) -> Result<Arguments, Refusal> {
-    let fitted = tool.schema.fit_unchanged(whole, how(tool, level));
-    let mut fitted =
-        fitted.map_err(|violations| violated(violations, tool.manifest.sensitive.as_ref()))?;
-    let whole = Arc::new(fitted.args.clone());
-    for reference in found {
-        let is_below = |coercion: &Coercion| {
-            let below = coercion.path.strip_prefix(&reference.place);
-            below.is_some_and(|below| below.starts_with('/'))
-        };
-        fitted.coercions.retain(|coercion| !is_below(coercion));
-        let sent = args.pointer(&reference.place).cloned();
-        if let (Some(value), Some(sent)) = (fitted.args.pointer_mut(&reference.place), sent) {
-            *value = sent;
-        }
-    }
-    let mut coercions = before;
-    coercions.append(&mut fitted.coercions);
-    let mut written = written(&fitted.args, coercions);
-    written.whole = Some(whole);
+/// Fills in defaults, as if nothing stood in the places of the references.
+fn referring(mut args: Value, tool: &Tool, level: Level) -> Result<Referring, Refusal> {
+    let sent = references::references(&args).map_err(no_referent)?;
+    let taken = references::without(&mut args, &sent);
+    let Fitted {
+        mut args,
+        coercions,
+    } = tool.schema.filled(args, level);
+    references::put_back(&mut args, &sent, taken);
+    let arguments = written(&args, coercions);
     // The workers read them within the same limits as the door.
-    arguments::parse(written.text.as_bytes(), &Limits::DEFAULT)
+    arguments::parse(arguments.text.as_bytes(), &Limits::DEFAULT)
         .map_err(|error| Refusal::new(error.code.into(), error.message))?;
-    Ok(written)
+    Ok(Referring {
+        // Those that a default brings along are references, too.
+        references: references::references(&args).map_err(no_referent)?,
+        args,
+        arguments,
+    })
 }
 
 fn how(tool: &Tool, level: Level) -> Coercing<'_> {

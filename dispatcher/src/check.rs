@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use fleet::{
-    arguments::{self, Limits},
+    arguments::{Limits, parse},
     canonical,
     ids::{Label, ToolName},
     manifest::KeyPolicy,
+    references,
     registry::{Lookup, Registry, Tool},
     said,
     store::PgPool,
@@ -17,7 +18,7 @@ use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
 use crate::{
-    arguments::{Arguments, Fitting},
+    arguments::{self, Arguments, Fitting},
     key,
     refusal::Refusal,
 };
@@ -58,7 +59,7 @@ impl Submission {
         headers: RequestHeaders,
         body: &[u8],
     ) -> Result<Self, Refusal> {
-        let args = arguments::parse(body, &Limits::DEFAULT).map_err(|error| {
+        let args = parse(body, &Limits::DEFAULT).map_err(|error| {
             let refused = Refusal::new(error.code.into(), error.message);
             if error.path.is_empty() {
                 refused
@@ -79,14 +80,10 @@ impl Submission {
     /// The hash of the arguments as this version of the tool gets them; without a version, of the arguments as sent.
     ///
     /// `None` where they do not fit.
-    pub(crate) async fn hash_for(
-        &self,
-        tool: Option<&Arc<Tool>>,
-        pool: &PgPool,
-    ) -> Option<[u8; 32]> {
-        let args = arguments::parse(self.sent.as_bytes(), &Limits::DEFAULT).ok()?;
+    pub(crate) async fn hash_for(&self, tool: Option<&Arc<Tool>>) -> Option<[u8; 32]> {
+        let args = parse(self.sent.as_bytes(), &Limits::DEFAULT).ok()?;
         match tool {
-            Some(tool) => Some(self.fit(args, tool, pool).await.ok()?.hash),
+            Some(tool) => arguments::hash_for(tool, &self.sent, args).await,
             None => Some(canonical::hash(&args)),
         }
     }
@@ -120,8 +117,9 @@ pub(crate) async fn check(
     };
     let key = match &submission.headers.key {
         Some(key) => Some(key::hash_of_callers(&submission.tenant, key)),
-        None if refusal.code == Code::ToolRetired => {
-            Box::pin(key_of_retired(registry, pool, submission)).await
+        // What the arguments refer to may be gone, and their call is there all the same.
+        None if refusal.code == Code::ToolRetired || references::may_be_in(&submission.sent) => {
+            Box::pin(key_from_arguments(registry, submission)).await
         }
         None => None,
     };
@@ -188,21 +186,17 @@ fn tool_for(registry: &Registry, submission: &Submission) -> Result<Arc<Tool>, R
     Err(Refusal::new(code, what))
 }
 
-/// The key that a retired tool derives from the arguments of a submission; `None` where it derives none.
-async fn key_of_retired(
-    registry: &Registry,
-    pool: &PgPool,
-    submission: &Submission,
-) -> Option<[u8; 32]> {
+/// The key that a tool derives from the arguments of a submission that is refused; `None` where it derives none.
+async fn key_from_arguments(registry: &Registry, submission: &Submission) -> Option<[u8; 32]> {
     let named = (&submission.tool, submission.headers.tool_version);
-    let Lookup::Retired(tool) = registry.look_up(named.0, named.1) else {
+    let (Lookup::Retired(tool) | Lookup::Offered(tool)) = registry.look_up(named.0, named.1) else {
         return None;
     };
     let policy = tool.manifest.key_policy();
     if policy != KeyPolicy::FromArguments {
         return None;
     }
-    let hash = submission.hash_for(Some(&tool), pool).await?;
+    let hash = submission.hash_for(Some(&tool)).await?;
     key::hash_for_call(&submission.tenant, &submission.tool, policy, None, &hash)
 }
 

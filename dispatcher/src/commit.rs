@@ -44,27 +44,29 @@ pub(crate) const ACCEPTS_MAX: u32 = 3;
 pub(crate) async fn commit(
     door: &Door,
     submission: Submission,
-    checked: &Checked,
+    checked: Checked,
 ) -> Result<Answer, Refusal> {
     let (began, id) = (Instant::now(), CallId::generate());
     let refuses = checked.newest.manifest.refuses_over_limit();
     if refuses {
-        let key = key_of(&submission, checked);
+        let key = key_of(&submission, &checked);
         if let Some(known) = Box::pin(replay::known(door, &submission, key)).await? {
             return Ok(known);
         }
     }
-    let admission = match admit(door, &submission, checked, id).await {
+    let admission = match admit(door, &submission, &checked, id).await {
         Ok(admission) => admission,
         Err(refusal) => {
-            let key = key_of(&submission, checked);
+            let key = key_of(&submission, &checked);
             return Box::pin(replay::known_or(door, &submission, key, refusal)).await;
         }
     };
     if refuses && admission.starts_now() {
         Box::pin(starts::enter(door, &submission.tenant, &submission.tool)).await?;
     }
-    let call = new_call(door.dispatcher, &submission, checked, id, &admission);
+    let call = new_call(door.dispatcher, &submission, &checked, id, &admission);
+    // It may hold the answers that the arguments refer to, and the caller waits from here on.
+    drop(checked);
     let mut pending = PendingAccept::new(submission, call, admission);
     reached(Checkpoint::Validated);
     for _ in 0..ACCEPTS_MAX {

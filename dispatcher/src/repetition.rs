@@ -66,7 +66,7 @@ pub(crate) async fn refused(door: &Door, submission: &Submission, refusal: Refus
     let (Some(within), Some(tool)) = (within, tool) else {
         return refusal;
     };
-    let Some(hash) = submission.hash_for(None, &door.pool).await else {
+    let Some(hash) = submission.hash_for(None).await else {
         return refusal;
     };
     let key = within.key(&submission.tool, &hash);

@@ -56,7 +56,7 @@ pub(crate) async fn is_call_of(
     }
     let tool = door.registry.version(&submission.tool, key.tool_version);
     let is_known = tool.is_some();
-    match submission.hash_for(tool.as_ref(), &door.pool).await {
+    match submission.hash_for(tool.as_ref()).await {
         Some(hash) if key.args_hash == hash => Ok(()),
         Some(_) | None if is_known => Err(reused()),
         Some(_) | None => Err(Refusal::new(Code::StoreUnavailable, UNKNOWN_VERSION)),

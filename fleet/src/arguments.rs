@@ -3,7 +3,7 @@
 use ::arguments::ParseCode;
 pub use ::arguments::{
     Coercing, Coercion, Fitted, Level, Limits, ParseError, Rule, Schema, SchemaProblem, Violation,
-    Violations, parse, parse_any,
+    Violations, count, parse, parse_any,
 };
 pub(crate) use ::arguments::{
     Inner, WRAPPERS, inner, keywords, nearest, pointer_segment, shorten, unfit_defaults,

@@ -18,6 +18,10 @@ use crate::{
 pub const REFERENCES_MAX: usize = 16;
 /// The most bytes of everything that they stand for, JSON text.
 pub const REFERRED_MAX: usize = 8 * 1024 * 1024;
+/// The most values of everything that they stand for, containers counted: a value takes up to a hundred times its text in memory.
+pub const VALUES_MAX: usize = 200_000;
+/// The most bytes of the whole answers of which they stand for a part: all of them are read.
+pub const READ_MAX: usize = 2 * REFERRED_MAX;
 
 const RESULT: &str = "$result";
 const PATH: &str = "path";
@@ -55,9 +59,13 @@ pub enum NoReferentWhy {
     NotFound,
     /// The answer has no such part.
     NoSuchPath,
-    /// They stand for more than [`REFERRED_MAX`] bytes together.
+    /// It is a text that was mended to a reference.
+    Text,
+    /// They stand for more than [`REFERRED_MAX`] bytes together, or for parts of more than [`READ_MAX`].
     TooLarge,
-    /// The part cannot be an argument: it is nested too deep, or has a number that no argument may have.
+    /// The schema would have to be held against more than it can in a moment.
+    TooCostly,
+    /// The part cannot be an argument: it is nested too deep, has too many values, or a number that no argument may have.
     Unfit(ParseError),
 }
 
@@ -69,6 +77,25 @@ pub fn may_be_in(sent: &str) -> bool {
 /// The same for arguments in canonical form, which write the key in one way.
 pub fn may_be_in_canonical(text: &str) -> bool {
     text.contains("\"$result\"")
+}
+
+/// The same arguments with nothing in the places of these references: what is done with them then does not depend on answers.
+pub fn without(args: &mut Value, references: &[Reference]) -> Vec<Value> {
+    let mut taken = Vec::with_capacity(references.len());
+    for reference in references {
+        let value = args.pointer_mut(&reference.place);
+        taken.extend(value.map(Value::take));
+    }
+    taken
+}
+
+/// Puts back what [`without`] took from the places of the same references.
+pub fn put_back(args: &mut Value, references: &[Reference], taken: Vec<Value>) {
+    for (reference, value) in references.iter().zip(taken) {
+        if let Some(place) = args.pointer_mut(&reference.place) {
+            *place = value;
+        }
+    }
 }
 
 /// Every reference in these arguments.
@@ -175,13 +202,14 @@ impl NoReferent {
     /// The stable code.
     pub fn code(&self) -> Code {
         match &self.why {
-            NoReferentWhy::TooLarge => Code::PayloadTooLarge,
-            NoReferentWhy::Unfit(error) => error.code.into(),
+            NoReferentWhy::TooLarge | NoReferentWhy::TooCostly => Code::PayloadTooLarge,
             NoReferentWhy::Whole
             | NoReferentWhy::Malformed
             | NoReferentWhy::TooMany
             | NoReferentWhy::NotFound
-            | NoReferentWhy::NoSuchPath => Code::InvalidArguments,
+            | NoReferentWhy::NoSuchPath
+            | NoReferentWhy::Text
+            | NoReferentWhy::Unfit(_) => Code::InvalidArguments,
         }
     }
 
@@ -212,6 +240,14 @@ impl NoReferent {
                 "the answers that arguments refer to have at most {REFERRED_MAX} bytes together; name a part with path",
                 "参数引用的结果合计最多 {REFERRED_MAX} 字节；请用 path 指定其中一部分"
             ),
+            NoReferentWhy::Text => Message::fixed(
+                "an argument that refers to an answer is sent as an object and not as its text",
+                "引用结果的参数要以对象发送，不能以字符串发送",
+            ),
+            NoReferentWhy::TooCostly => Message::fixed(
+                "the schema of the tool is too costly to check for answers of this size; name a part with path",
+                "这么大的结果，检查工具的 schema 代价过高；请用 path 指定其中一部分",
+            ),
             NoReferentWhy::Unfit(error) => error.message.clone(),
         }
     }
@@ -224,14 +260,16 @@ impl NoReferent {
             "expected": message.told(language),
             "found": RESULT,
         }]});
-        let code = match self.why {
+        let code = match &self.why {
             NoReferentWhy::NotFound => Some("not_found"),
             NoReferentWhy::NoSuchPath => Some("no_such_path"),
+            NoReferentWhy::Unfit(error) => Some(Code::from(error.code).as_str()),
             NoReferentWhy::Whole
             | NoReferentWhy::Malformed
             | NoReferentWhy::TooMany
+            | NoReferentWhy::Text
             | NoReferentWhy::TooLarge
-            | NoReferentWhy::Unfit(_) => None,
+            | NoReferentWhy::TooCostly => None,
         };
         if let Some(code) = code {
             details["code"] = json!(code);

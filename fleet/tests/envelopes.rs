@@ -334,8 +334,9 @@ fn envelope(code: Code, language: Language) -> Envelope {
             ),
             EffectKnown::NotApplied,
         ),
+        // In the words of the program's interceptor.
         Code::Forbidden => failed(
-            elsewhere("the call is not allowed", "不允许这次调用", &[]),
+            Message::fixed("the call is not allowed", "不允许这次调用"),
             EffectKnown::NotApplied,
         ),
         Code::NotFound => {

@@ -41,6 +41,14 @@ def tools(service):
         tool("full", "read", at("fine"), rate_limit={"calls": 1, "per": "1s"}, on_limit="refuse"),
         tool("parked", "read", at("fine"), rate_limit={"calls": 1, "per": "1s"}, deadline="10m"),
         tool("shut", "read", at("fine")),
+        tool("known", "read", at("fine"), cache={"ttl": "2s"}),
+        tool("stood_in", "read", at("down"), fallback={"stub": {"n": "0"}}, retry={"strategy": "none"}),
+        tool(
+            "learned",
+            "read",
+            at("fine"),
+            timeout={"learned": "p95x2", "floor": "100ms", "ceiling": "5s", "initial": "2s"},
+        ),
         tool("guarded", "read", ["/bin/cat"], what, ["what"], interceptors=["obeys"]),
     ]
 
@@ -80,6 +88,9 @@ class Load:
         self.steadily("limited", 8, prefer="respond-async")
         self.steadily("full", 4)
         self.steadily("shut", 2)
+        self.steadily("known", 8, lambda n: {"n": f"{n // 8}"})
+        self.steadily("stood_in", 4)
+        self.steadily("learned", 2)
         self.steadily("guarded", 4, lambda n: {"what": ["go", "refuse", "panic"][n % 3]}, prefer="respond-async")
         for n in range(PARKED):
             await self.client.call("parked", {"n": n}, prefer="respond-async")

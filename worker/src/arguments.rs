@@ -1,7 +1,10 @@
 //! The arguments of a call as its tool gets them: parsed, and with the answers that they refer to.
 
+use std::{sync::Arc, time::Duration};
+
 use fleet::{
     arguments::{self, Limits},
+    call::State,
     canonical,
     controls::LazyArguments,
     ids::CallId,
@@ -17,8 +20,12 @@ use fleet::{
     wire::{code::Code, message::Message},
 };
 use serde_json::Value;
+use tokio::time::timeout;
 
 use crate::{dispose::Skip, worker::WorkerProcess};
+
+/// How long a call waits for its turn to have its references looked up. Its message is delivered again after ten seconds.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Arguments, ready for the tool.
 pub(crate) struct CallArguments {
@@ -49,7 +56,7 @@ pub(crate) enum NoArguments {
 pub(crate) async fn of(
     worker: &WorkerProcess,
     call: CallId,
-    tool: &Tool,
+    tool: &Arc<Tool>,
     stored: &str,
 ) -> Result<CallArguments, NoArguments> {
     // Parsed by the dispatcher's own parser: another one would rewrite numbers.
@@ -72,25 +79,51 @@ pub(crate) async fn of(
 async fn with_answers(
     worker: &WorkerProcess,
     call: CallId,
-    tool: &Tool,
+    tool: &Arc<Tool>,
     mut value: Value,
 ) -> Result<CallArguments, NoArguments> {
-    // What is wrong with them the door refuses; a call of an older release has none.
+    // The door refuses what is none; a call of an older release may have it as it is.
     let found = references::references(&value).unwrap_or_default();
     if found.is_empty() {
         let refer = false;
         return Ok(CallArguments { value, refer });
     }
+    let Ok(turn) = timeout(TURN_WAIT_MAX, referents::turn()).await else {
+        return Err(NoArguments::Skip(Skip::NoTurn));
+    };
     // By its row and not by the message, which says whose answers are read.
     let row = match read::find(&worker.pool, call).await {
         Ok(Some(row)) => row,
         Ok(None) => return Err(NoArguments::Skip(Skip::Gone)),
         Err(_silent) => return Err(NoArguments::Skip(Skip::StoreSilent)),
     };
+    if !matches!(row.state(), State::Queued | State::Running) {
+        return Err(NoArguments::Skip(Skip::NotQueued(row.state())));
+    }
     let tenant = row.tenant.as_str();
-    match referents::put_in(&worker.pool, tenant, &mut value, &found).await {
+    let put_in = referents::put_in(&turn, &worker.pool, tenant, &mut value, &found).await;
+    match put_in {
+        Ok(_took) => {}
+        Err(ReferentError::None(none)) => {
+            return Err(NoArguments::Never(none.failure(row.language)));
+        }
+        Err(ReferentError::Store(error)) => {
+            tracing::debug!(
+                error = report(&error),
+                "answers that arguments refer to were not read"
+            );
+            return Err(NoArguments::Skip(Skip::StoreSilent));
+        }
+    }
+    let tool = Arc::clone(tool);
+    let checking = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
         // A dispatcher of an older release took the reference for the argument.
-        Ok(()) if !tool.schema.is_valid(&value) => {
+        tool.schema.is_valid(&value).then_some(value)
+    });
+    match checking.await {
+        Ok(Some(value)) => Ok(CallArguments { value, refer: true }),
+        Ok(None) => {
             let what = Message::fixed(
                 "with the answers that they refer to, the arguments do not fit the tool's schema",
                 "代入所引用的结果之后，参数不符合工具的 schema",
@@ -98,15 +131,7 @@ async fn with_answers(
             let failure = ToolFailure::new(Code::InvalidArguments, what);
             Err(NoArguments::Never(failure))
         }
-        Ok(()) => Ok(CallArguments { value, refer: true }),
-        Err(ReferentError::None(none)) => Err(NoArguments::Never(none.failure(row.language))),
-        Err(ReferentError::Store(error)) => {
-            tracing::debug!(
-                error = report(&error),
-                "answers that arguments refer to were not read"
-            );
-            Err(NoArguments::Skip(Skip::StoreSilent))
-        }
+        Err(_stopping) => Err(NoArguments::Skip(Skip::StoreSilent)),
     }
 }
 

@@ -48,6 +48,8 @@ pub(crate) enum Skip {
     Denied,
     /// An interceptor lets the call wait, or has failed; it waits in the ledger.
     NoConsent,
+    /// Other calls have the answers looked up that their arguments refer to.
+    NoTurn,
     /// The ledger did not answer.
     StoreSilent,
     /// This worker's lease is not fresh, so it may not start anything.
@@ -88,7 +90,7 @@ impl Skip {
             | Self::Limited
             | Self::CannotRun
             | Self::NoProgramSlot => Disposal::Ack,
-            Self::NotYet => Disposal::Again(Duration::from_millis(500)),
+            Self::NotYet | Self::NoTurn => Disposal::Again(Duration::from_millis(500)),
             // Soon, for the other workers are well; not at once, or it would mostly come back here.
             Self::OnlyHere => Disposal::Again(Duration::from_millis(200)),
             // A message that came before its time would find the call not due.
@@ -108,6 +110,7 @@ impl Skip {
             Self::Held => "held",
             Self::Paused => "paused",
             Self::CircuitOpen => "circuit_open",
+            Self::NoTurn => "no_turn",
             Self::Answered => "answered",
             Self::Follows => "follows",
             Self::OnlyHere => "only_here",

@@ -61,12 +61,6 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
         Some(args) => args.get().to_owned(),
         None => Box::pin(read_args(worker, call)).await?,
     };
-    let mut read = None;
-    if !worker.interceptors.is_empty() || references::may_be_in_canonical(&args) {
-        read = Some(Box::pin(arguments(worker, call, &tool, &args)).await?);
-    }
-    let seen = Seen::of(&args, read.as_ref());
-    pause::pass(worker, &pointer, &tool, seen).await?;
     let manifest = &tool.manifest;
     // Its settings hold, whatever version the call has.
     let newest = worker.registry.current(&manifest.name);
@@ -77,6 +71,12 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
         worker.lacks.put_back(name, version, &obstacle);
         return Err(Box::pin(cannot_run(worker, call, rev, &obstacle)).await);
     }
+    let mut read = None;
+    if !worker.interceptors.is_empty() || references::may_be_in_canonical(&args) {
+        read = Some(Box::pin(arguments(worker, call, &tool, &args)).await?);
+    }
+    let seen = Seen::of(&args, read.as_ref());
+    pause::pass(worker, &pointer, &tool, seen).await?;
     let mut round = match (&read, worker.interceptors.is_empty()) {
         (Some(read), false) => Some(Box::pin(consent(worker, &pointer, &tool, &args, read)).await?),
         (_, _) => None,
@@ -141,7 +141,7 @@ fn limited(
 async fn arguments(
     worker: &WorkerProcess,
     call: CallId,
-    tool: &Tool,
+    tool: &Arc<Tool>,
     stored: &str,
 ) -> Result<CallArguments, Skip> {
     match arguments::of(worker, call, tool, stored).await {
@@ -317,7 +317,7 @@ async fn find_tool(worker: &WorkerProcess, pointer: &Pointer) -> Result<Option<A
 }
 
 /// Ends a call whose arguments the tool cannot take. They are read from the row for this: those in the message may differ.
-async fn refuse(worker: &WorkerProcess, call: CallId, tool: &Tool) -> Skip {
+async fn refuse(worker: &WorkerProcess, call: CallId, tool: &Arc<Tool>) -> Skip {
     let ending = async {
         let (row, stored) = stored(worker, call).await?;
         let failure = match arguments::of(worker, call, tool, &stored).await {

@@ -11,7 +11,10 @@ use fleet::{
     call::Effect,
     ids::CallId,
     manifest::{Manifest, READ_RESULT},
-    store::{PgPool, results},
+    store::{
+        PgPool,
+        results::{self, KeptResult},
+    },
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -95,9 +98,11 @@ impl Tool for ReadResult {
         let Ledger { pool, readers } = self.0.as_ref().ok_or_else(unknown)?;
         let turn = Arc::clone(readers).acquire_owned().await;
         let turn = turn.map_err(|_closed| unknown())?;
-        let result = results::result(pool, context.tenant(), call).await;
+        let result = results::result(pool, context.tenant(), call, usize::MAX).await;
         let result = result.map_err(|_silent| ToolError::not_started("the ledger is away"))?;
-        let result = result.ok_or_else(unknown)?;
+        let Some(KeptResult::Text(result)) = result else {
+            return Err(unknown());
+        };
         // Megabytes: not on a thread that serves other calls.
         let reading = tokio::task::spawn_blocking(move || {
             // As long as the thread works, whatever has become of its call.

@@ -53,16 +53,16 @@ impl Schema {
         Ok(self.complete(draft, how.level, fill::fits))
     }
 
-    /// Arguments that fit as they were sent, with defaults filled in unless the level is `off`. However large they are.
-    ///
-    /// # Errors
-    ///
-    /// As [`Schema::fit`]; a wrapper is refused, too.
-    pub fn fit_unchanged(&self, args: Value, how: Coercing<'_>) -> Result<Fitted, Violations> {
-        if wrapper::is_wrapped(self, &args, how.tool) || !self.is_valid(&args) {
-            return Err(wrapper::refusal(self, &args, how.tool));
-        }
-        Ok(self.complete(Draft::of(args), how.level, Self::is_valid))
+    /// The same arguments with defaults filled in, unless the level is `off`, whether they fit or not.
+    #[must_use]
+    pub fn filled(&self, args: Value, level: Level) -> Fitted {
+        self.complete(Draft::of(args), level, |_schema, _args| true)
+    }
+
+    /// Everything that does not fit where nothing may be changed, a wrapper included; `None`: they fit.
+    pub fn misfit(&self, args: &Value, tool: &str) -> Option<Violations> {
+        let fits = !wrapper::is_wrapped(self, args, tool) && self.is_valid(args);
+        (!fits).then(|| wrapper::refusal(self, args, tool))
     }
 
     fn complete(

@@ -26,7 +26,7 @@ use fleet::{
     store::{
         DecisionError, StoreError,
         probe::{self as asked, Doubted, NewProbe, ProbeAnswer, ProbeState, Remark},
-        referents::{self, ReferentError},
+        referents::{self, ReferentError, Turn},
         settle::{self, Settlement, Verdict},
     },
     telemetry::{metrics, report},
@@ -93,15 +93,8 @@ impl Sweep {
         let Some(spec) = &tool.manifest.probe else {
             return asked::leave(&self.pool, doubted.call_id).await;
         };
-        let subject = Subject {
-            call_id: doubted.call_id,
-            tool: doubted.tool.to_string(),
-            tool_version: doubted.tool_version,
-            tenant: doubted.tenant.to_string(),
-            args: self.arguments(doubted).await?,
-        };
         match doubted.probe {
-            None => self.ask(doubted, spec, subject).await,
+            None => self.ask(doubted, spec).await,
             Some(id) => match asked::answer(&self.pool, id).await? {
                 ProbeAnswer::Open => Ok(()),
                 ProbeAnswer::Lost => {
@@ -115,13 +108,21 @@ impl Sweep {
                     error,
                     seen_at,
                 } => {
-                    let (judge, answer) = (spec.clone(), result.clone());
-                    let judging =
-                        think(move || found(&judge, &subject, state, outcome, answer, error));
-                    let took_too_long = || {
-                        ProbeFinding::Inconclusive("the answer takes too long to judge".to_owned())
+                    let finding = match self.subject(doubted).await? {
+                        Ok((subject, turn)) => {
+                            let (judge, answer) = (spec.clone(), result.clone());
+                            let judging = think(move || {
+                                let _turn = turn;
+                                found(&judge, &subject, state, outcome, answer, error)
+                            });
+                            let took_too_long = || {
+                                let why = "the answer takes too long to judge".to_owned();
+                                ProbeFinding::Inconclusive(why)
+                            };
+                            judging.await.unwrap_or_else(took_too_long)
+                        }
+                        Err(why) => ProbeFinding::Inconclusive(why),
                     };
-                    let finding = judging.await.unwrap_or_else(took_too_long);
                     self.conclude(doubted, spec, id, finding, result, seen_at)
                         .await
                 }
@@ -129,29 +130,44 @@ impl Sweep {
         }
     }
 
-    /// The arguments of a call in doubt as its tool gets them; a reference to an answer that is no longer kept stays as it is.
-    async fn arguments(&self, doubted: &Doubted) -> Result<Value, StoreError> {
-        let args = read(&doubted.args).unwrap_or(Value::Null);
-        if !references::may_be_in_canonical(&doubted.args) {
-            return Ok(args);
+    /// What expressions see of a call in doubt, and the turn in which its arguments were read where these refer to answers. The inner
+    /// error: such an answer is not there any more, and nothing may be concluded from the rest.
+    async fn subject(
+        &self,
+        doubted: &Doubted,
+    ) -> Result<Result<(Subject, Option<Turn>), String>, StoreError> {
+        let mut args = read(&doubted.args).unwrap_or(Value::Null);
+        let mut turn = None;
+        if references::may_be_in_canonical(&doubted.args) {
+            let gone = || "an answer that the arguments refer to is no longer kept".to_owned();
+            let Ok(found) = references::references(&args) else {
+                return Ok(Err(gone()));
+            };
+            let tenant = doubted.tenant.as_str();
+            let turn = turn.insert(referents::turn().await);
+            match referents::put_in(turn, &self.pool, tenant, &mut args, &found).await {
+                Ok(_took) => {}
+                Err(ReferentError::None(_)) => return Ok(Err(gone())),
+                Err(ReferentError::Store(error)) => return Err(error),
+            }
         }
-        let found = references::references(&args).unwrap_or_default();
-        let (mut whole, tenant) = (args.clone(), doubted.tenant.as_str());
-        match referents::put_in(&self.pool, tenant, &mut whole, &found).await {
-            Ok(()) => Ok(whole),
-            Err(ReferentError::None(_)) => Ok(args),
-            Err(ReferentError::Store(error)) => Err(error),
-        }
+        let subject = Subject {
+            call_id: doubted.call_id,
+            tool: doubted.tool.to_string(),
+            tool_version: doubted.tool_version,
+            tenant: doubted.tenant.to_string(),
+            args,
+        };
+        Ok(Ok((subject, turn)))
     }
 
     /// Makes a probe, if there is a question and a tool for it.
-    async fn ask(
-        &self,
-        doubted: &Doubted,
-        spec: &ProbeSpec,
-        subject: Subject,
-    ) -> Result<(), StoreError> {
-        let (tool, made, arguments) = match self.question(spec, subject, &doubted.tenant).await {
+    async fn ask(&self, doubted: &Doubted, spec: &ProbeSpec) -> Result<(), StoreError> {
+        let question = match self.subject(doubted).await? {
+            Ok((subject, turn)) => self.question(spec, subject, turn, &doubted.tenant).await,
+            Err(why) => Err(why),
+        };
+        let (tool, made, arguments) = match question {
             Ok(question) => question,
             Err(why) => {
                 let remark = inconclusive(doubted, "sweep".to_owned(), why);
@@ -205,6 +221,7 @@ impl Sweep {
         &self,
         spec: &ProbeSpec,
         subject: Subject,
+        turn: Option<Turn>,
         tenant: &Label,
     ) -> Result<(Arc<Tool>, String, Arguments), String> {
         let tool = self.registry.current(&spec.tool);
@@ -216,12 +233,20 @@ impl Sweep {
             ));
         }
         let template = spec.clone();
-        let args = think(move || probe::arguments(&template, &subject)).await;
+        let thinking = think(move || {
+            let _turn = turn;
+            probe::arguments(&template, &subject)
+        });
+        let args = thinking.await;
         let args = args.ok_or("the probe's arguments take too long to compute")??;
         // Like a caller's arguments: parsed by the door's own rules, and checked against the schema.
         let made = canonical::to_text(&args);
         let args = arguments::parse(made.as_bytes(), &Limits::DEFAULT)
             .map_err(|error| format!("the probe's arguments: {}", error.message))?;
+        // Of a template or of an answer that a tool gave: neither may choose what is read.
+        if references::references(&args).map_or(true, |found| !found.is_empty()) {
+            return Err("the probe's arguments have a $result".to_owned());
+        }
         // An operator wrote the template, so only changes are made that cannot change the question.
         let level = tool.manifest.coercion_level().min(Level::Safe);
         let fitting = Fitting {

@@ -5,7 +5,16 @@ use sqlx::PgPool;
 use super::{StoreError, answer::listen};
 use crate::ids::CallId;
 
-/// The answer of a call of this tenant, JSON text; `None` where there is none to read.
+/// The answer of a call, if it is not larger than it may be.
+#[derive(Debug)]
+pub enum KeptResult {
+    /// JSON text.
+    Text(String),
+    /// It has more bytes.
+    TooLarge,
+}
+
+/// The answer of a call of this tenant; `None` where there is none to read.
 ///
 /// There is none of a call that does not exist, is another tenant's, has not succeeded, or whose day of history is dropped; nor of a
 /// tool with sensitive fields, whose values would be shown in the call that reads them.
@@ -17,17 +26,22 @@ pub async fn result(
     pool: &PgPool,
     tenant: &str,
     call: CallId,
-) -> Result<Option<String>, StoreError> {
-    let reading = sqlx::query_scalar(
-        "SELECT f.result::text FROM toolfleet.finished_calls f \
-         WHERE f.call_id = $1 AND f.tenant = $2 AND f.state = 'succeeded' AND f.result IS NOT NULL \
-           AND NOT EXISTS (SELECT FROM toolfleet.tool_versions v WHERE v.tool = f.tool AND v.version = f.tool_version \
-                           AND v.manifest->'sensitive' IS NOT NULL)",
+    bytes_max: usize,
+) -> Result<Option<KeptResult>, StoreError> {
+    // The length first, so that what is too large is not sent.
+    let reading = sqlx::query_scalar::<_, Option<String>>(
+        "SELECT CASE WHEN octet_length(r.answer) <= $3 THEN r.answer END \
+         FROM (SELECT f.result::text AS answer FROM toolfleet.finished_calls f \
+               WHERE f.call_id = $1 AND f.tenant = $2 AND f.state = 'succeeded' AND f.result IS NOT NULL \
+                 AND NOT EXISTS (SELECT FROM toolfleet.tool_versions v WHERE v.tool = f.tool AND v.version = f.tool_version \
+                                 AND v.manifest->'sensitive' IS NOT NULL)) r",
     )
     .bind(call.0)
     .bind(tenant)
+    .bind(i64::try_from(bytes_max).unwrap_or(i64::MAX))
     .fetch_optional(pool);
-    listen(reading)
+    let found = listen(reading)
         .await
-        .map_err(|error| StoreError::from_sqlx("read a result", error))
+        .map_err(|error| StoreError::from_sqlx("read a result", error))?;
+    Ok(found.map(|text| text.map_or(KeptResult::TooLarge, KeptResult::Text)))
 }
