@@ -48,6 +48,7 @@ CREATE TYPE toolfleet.effect_known AS ENUM (
 CREATE TYPE toolfleet.source AS ENUM (
     'live',
     'cache',
+    'other',
     'stale',
     'stub',
     'error',

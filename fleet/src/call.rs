@@ -90,6 +90,8 @@ words! {
         Live = "live",
         /// From a cached result of the same call.
         Cache = "cache",
+        /// From another tool, which was asked in its place; marked as such.
+        Other = "other",
         /// An old result, marked as such.
         Stale = "stale",
         /// A declared stand-in.
