@@ -120,7 +120,9 @@ BEGIN
         verdict := CASE
             WHEN k.leader IS NOT DISTINCT FROM k.call_id THEN 'free'
             WHEN is_good IS NOT TRUE THEN 'failed'
-            WHEN ended_at + answer_verdict.ttl_ms * interval '1 millisecond' <= clock_timestamp() THEN 'free'
+            WHEN ended_at + answer_verdict.ttl_ms * interval '1 millisecond' <= clock_timestamp() THEN
+                -- It counts no more, and is the last good one.
+                CASE WHEN size > 262144 THEN 'free' ELSE 'old' END
             WHEN size > 262144 THEN 'large'
             ELSE 'found' END;
     END IF;
@@ -952,7 +954,7 @@ $$;
 CREATE FUNCTION toolfleet.is_brake(name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$
-    SELECT name IN ('rate_limit', 'breaker', 'retry_budget', 'repeat_cap', 'learned_timeout', 'cache')
+    SELECT name IN ('rate_limit', 'breaker', 'retry_budget', 'repeat_cap', 'learned_timeout', 'cache', 'fallback')
 $$;
 
 CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean
@@ -1166,7 +1168,7 @@ CREATE FUNCTION toolfleet.log_control(rev bigint, change text, c toolfleet.live_
         c.setting, c.told, c.expires_at, log_control.actor, log_control.note, session_user)
 $$;
 
-CREATE FUNCTION toolfleet.look(calls uuid[], ttls_ms bigint[], observes boolean[]) RETURNS TABLE(call_id uuid, verdict text, other uuid, bytes integer)
+CREATE FUNCTION toolfleet.look(calls uuid[], ttls_ms bigint[], observes boolean[], keeps_ms bigint[]) RETURNS TABLE(call_id uuid, verdict text, other uuid, bytes integer)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
     AS $$
@@ -1180,9 +1182,11 @@ DECLARE
 BEGIN
     FOR q IN
         SELECT o.call_id, o.tenant, o.tool, o.tool_version, o.deadline_at, o.attempts, i.ttl_ms, i.observes,
+               i.ttl_ms * interval '1 millisecond' AS ttl,
+               greatest(i.ttl_ms, i.keep_ms) * interval '1 millisecond' AS kept,
                o.no_store IS TRUE OR o.probe_of IS NOT NULL OR o.effect <> 'read' AS is_alone,
                toolfleet.answer_key(o.tenant, o.tool, o.tool_version, o.language, o.args_hash) AS key
-        FROM unnest(look.calls, look.ttls_ms, look.observes) AS i (call_id, ttl_ms, observes)
+        FROM unnest(look.calls, look.ttls_ms, look.observes, look.keeps_ms) AS i (call_id, ttl_ms, observes, keep_ms)
         JOIN toolfleet.open_calls o ON o.call_id = i.call_id
         -- Repeated: the list makes Postgres use the index, whatever the statistics of an emptied table are.
         WHERE o.call_id = ANY(look.calls) AND o.state = 'queued' AND NOT o.held AND o.due_at IS NULL AND NOT o.cancel_requested
@@ -1194,35 +1198,35 @@ BEGIN
             SELECT * INTO k FROM toolfleet.kept_answers a WHERE a.key = q.key;
             v := toolfleet.answer_verdict(k, q.call_id, q.ttl_ms);
         END IF;
-        IF v.verdict IN ('free', 'found', 'large', 'failed') THEN
+        IF v.verdict IN ('free', 'found', 'old', 'large', 'failed') THEN
             INSERT INTO toolfleet.kept_answers (key, tenant, tool, version, leader, keep_until)
-            VALUES (q.key, q.tenant, q.tool, q.tool_version, q.call_id,
-                    q.deadline_at + q.ttl_ms * interval '1 millisecond' + interval '1 minute')
+            VALUES (q.key, q.tenant, q.tool, q.tool_version, q.call_id, q.deadline_at + q.kept + interval '1 minute')
             ON CONFLICT DO NOTHING;
             -- Whoever looks second sees what the first one decided; a statement of its own, for the leader may have ended while this
             -- one waited for the lock.
             SELECT * INTO k FROM toolfleet.kept_answers a WHERE a.key = q.key FOR UPDATE;
             CONTINUE WHEN NOT FOUND;
             v := toolfleet.answer_verdict(k, q.call_id, q.ttl_ms);
-            IF v.verdict = 'found' THEN
+            IF v.verdict = 'found' OR v.verdict = 'old' AND q.kept > q.ttl THEN
                 k.call_id := k.leader;
                 k.bytes := v.size;
                 UPDATE toolfleet.kept_answers a
-                SET call_id = k.call_id, bytes = k.bytes, failures = 0, apart_until = NULL, fresh_until = v.ended_at + q.ttl_ms * interval '1 millisecond',
-                    keep_until = v.ended_at + q.ttl_ms * interval '1 millisecond'
+                SET call_id = k.call_id, bytes = k.bytes, failures = 0, apart_until = NULL, fresh_until = v.ended_at + q.ttl,
+                    keep_until = v.ended_at + q.kept
                 WHERE a.key = q.key;
-                v.verdict := 'hit';
-            ELSIF v.verdict IN ('free', 'large', 'failed') THEN
+                v.verdict := CASE v.verdict WHEN 'found' THEN 'hit' ELSE v.verdict END;
+            END IF;
+            IF v.verdict IN ('free', 'old', 'large', 'failed') THEN
                 -- Behind an answer that cannot be kept, and when two in turn have failed, one at a time would take as long as all of them
                 -- together. What keeps a target that fails from being asked is a breaker.
                 UPDATE toolfleet.kept_answers a
                 SET leader = q.call_id,
                     failures = CASE WHEN v.verdict = 'failed' AND a.failures = 0 THEN 1 ELSE 0 END,
                     apart_until = CASE
-                        WHEN v.verdict = 'large' THEN v.ended_at + q.ttl_ms * interval '1 millisecond'
+                        WHEN v.verdict = 'large' THEN v.ended_at + q.ttl
                         WHEN v.verdict = 'failed' AND a.failures > 0 THEN clock_timestamp() + interval '10 seconds'
                         ELSE a.apart_until END,
-                    keep_until = q.deadline_at + q.ttl_ms * interval '1 millisecond' + interval '1 minute'
+                    keep_until = q.deadline_at + q.kept + interval '1 minute'
                 WHERE a.key = q.key;
                 v.verdict := 'lead';
             END IF;
@@ -1325,7 +1329,8 @@ BEGIN
         WHEN c.queue IS NOT NULL OR c.pointer IS NOT NULL OR c.value IS NOT NULL THEN
             'a mode is about an interceptor, and perhaps a tool, a tenant, or both'
         WHEN c.told IS NOT NULL THEN 'told is what callers refused by a pause read: a mode has none'
-        WHEN c.subject IS NULL THEN 'subject must name an interceptor, or rate_limit, breaker, retry_budget, repeat_cap, learned_timeout or cache'
+        WHEN c.subject IS NULL THEN
+            'subject must name an interceptor, or rate_limit, breaker, retry_budget, repeat_cap, learned_timeout, cache or fallback'
         WHEN c.subject = 'pause' THEN 'pause is mandatory: end a pause instead of switching it off'
         WHEN toolfleet.is_brake(c.subject) THEN NULL
         WHEN toolfleet.interceptor_problem(c.subject) IS NOT NULL THEN toolfleet.interceptor_problem(c.subject)
@@ -2010,6 +2015,28 @@ CREATE FUNCTION toolfleet.shown_control(c toolfleet.live_controls) RETURNS json
         SELECT c.control_id, c.kind, c.tool, c.queue, c.tenant, c.pointer, c.value::json AS value, c.subject, c.setting, c.told,
                c.actor, c.note, c.role, c.set_at, c.expires_at) shown
 $$;
+
+CREATE FUNCTION toolfleet.stale_answer(call uuid, max_age_ms bigint) RETURNS TABLE(age_ms bigint, result text)
+    LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER ROWS 1
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+DECLARE
+    k toolfleet.kept_answers;
+    kept uuid;
+BEGIN
+    SELECT a.* INTO k FROM toolfleet.open_calls o
+    JOIN toolfleet.kept_answers a ON a.key = toolfleet.answer_key(o.tenant, o.tool, o.tool_version, o.language, o.args_hash)
+    WHERE o.call_id = stale_answer.call AND o.effect = 'read' AND o.no_store IS NOT TRUE AND o.probe_of IS NULL;
+    FOREACH kept IN ARRAY ARRAY[k.leader, k.call_id] LOOP
+        RETURN QUERY
+        SELECT greatest(0, date_part('epoch', clock_timestamp() - f.finished_at) * 1000)::bigint, f.result::text
+        FROM toolfleet.finished_calls f
+        WHERE f.call_id = kept AND f.state = 'succeeded' AND f.outcome = 'success' AND f.source = 'live' AND f.error IS NULL
+          AND f.finished_at + stale_answer.max_age_ms * interval '1 millisecond' > clock_timestamp()
+          AND CASE WHEN pg_column_size(f.result) > 262144 THEN false ELSE octet_length(f.result::text) <= 262144 END;
+        EXIT WHEN FOUND;
+    END LOOP;
+END $$;
 
 CREATE FUNCTION toolfleet.take_starts(shared_by text, name text, tenant text, step_us bigint, burst integer, wanted bigint, within_ms integer, waits boolean) RETURNS TABLE(verdict text, given bigint, first_at timestamp with time zone, next_at timestamp with time zone, at timestamp with time zone)
     LANGUAGE plpgsql SECURITY DEFINER

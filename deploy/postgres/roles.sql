@@ -170,6 +170,7 @@ BEGIN
         ('breaker_give_back', 'w'),
         ('look',              'w'),
         ('answer_of',         'dw'),
+        ('stale_answer',      'w'),
         ('purge_answers',     'do'),
         ('drop_old_answers',  'd'),
         ('take_starts',       'dw'),

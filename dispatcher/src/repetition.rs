@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use fleet::{
-    call::State,
+    call::{CallOutcome, State},
     store::accept::NewCall,
     telemetry::metrics,
     wire::{code::Code, envelope::EncodedEnvelope},
@@ -21,6 +21,7 @@ use crate::{
 #[derive(Deserialize)]
 struct CallEnd {
     state: State,
+    outcome: CallOutcome,
     error: Option<CallEndError>,
 }
 
@@ -39,6 +40,10 @@ pub(crate) async fn ended(door: &Door, call: &NewCall, envelope: &EncodedEnvelop
         return;
     };
     let key = within.key(&call.tool, &call.args_hash);
+    // Another answer stood in, with which its caller can go on.
+    if end.outcome == CallOutcome::Fallback {
+        return;
+    }
     let told = match (end.state, end.error) {
         (State::Succeeded, _) => door.repeats.succeeded(door.dispatcher, key),
         (State::Failed, Some(error)) if error.code != Code::CircuitOpen => {

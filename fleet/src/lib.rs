@@ -15,6 +15,8 @@ pub mod taken_back;
 
 pub mod retry;
 
+pub mod fallback;
+
 pub mod ending;
 
 pub mod delay;

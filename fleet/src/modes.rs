@@ -39,6 +39,8 @@ words! {
         LearnedTimeout = "learned_timeout",
         /// The answer of an equal call counts for a time.
         Cache = "cache",
+        /// Another answer stands in for that of a tool that cannot.
+        Fallback = "fallback",
     }
 }
 

@@ -76,9 +76,18 @@ pub fn pause(call: CallId, probes: u32) -> Duration {
 ///
 /// A sentence: a template cannot be read, or uses a value that the call does not have.
 pub fn arguments(spec: &ProbeSpec, subject: &Subject) -> Result<Value, String> {
+    filled(&spec.args, subject)
+}
+
+/// The arguments that a template comes to for a call: of its probe, or of the tool that is asked in its place.
+///
+/// # Errors
+///
+/// A sentence: as of [`arguments`].
+pub fn filled(template: &Value, subject: &Subject) -> Result<Value, String> {
     let environment = environment();
     let terms = terms(subject, Term::from(()), Term::from(()));
-    fill(&environment, &spec.args, &terms)
+    fill(&environment, template, &terms)
 }
 
 /// What an answer proves.
@@ -129,14 +138,7 @@ pub fn judge(spec: &ProbeSpec, subject: &Subject, said: &Said) -> ProbeFinding {
 /// Every template and expression that cannot be read: JSON pointer below the probe, and the reason.
 pub fn unreadable(spec: &ProbeSpec) -> Vec<(String, String)> {
     let environment = environment();
-    let mut found = Vec::new();
-    if !spec.args.is_object() {
-        found.push((
-            "/args".to_owned(),
-            "the arguments of a tool are an object".to_owned(),
-        ));
-    }
-    unreadable_texts(&environment, &spec.args, "/args", &mut found);
+    let mut found = unreadable_arguments(&spec.args);
     let expressions = [
         ("applied_when", Some(&spec.applied_when)),
         ("not_applied_when", spec.not_applied_when.as_ref()),
@@ -147,6 +149,19 @@ pub fn unreadable(spec: &ProbeSpec) -> Vec<(String, String)> {
             found.push((format!("/{field}"), why(error)));
         }
     }
+    found
+}
+
+/// Every template of arguments that cannot be read: JSON pointer above the arguments, and the reason.
+pub fn unreadable_arguments(args: &Value) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    if !args.is_object() {
+        found.push((
+            "/args".to_owned(),
+            "the arguments of a tool are an object".to_owned(),
+        ));
+    }
+    unreadable_texts(&environment(), args, "/args", &mut found);
     found
 }
 

@@ -30,10 +30,9 @@ pub(crate) async fn apply(
     manifests: &[Manifest],
     by: &str,
 ) -> Result<(), RunError> {
-    // Before the tools that name it as their probe.
     let reader = reader_of(manifests);
     let mut manifests: Vec<&Manifest> = manifests.iter().chain(&reader).collect();
-    manifests.sort_by_key(|manifest| manifest.probe.is_some());
+    manifests.sort_by_key(|manifest| manifest.turn());
     let (mut wrong, mut created) = (Vec::new(), false);
     for manifest in manifests {
         let (tool, version) = (&manifest.name, manifest.version);
@@ -65,6 +64,10 @@ pub(crate) async fn apply(
             }
             Applied::BreakerForced => {
                 let why = tools::breaker_forced(manifest);
+                wrong.push(format!("tool {tool}: {why}"));
+            }
+            Applied::FallbackUnfit(unfit) => {
+                let why = tools::fallback_unfit(manifest, unfit);
                 wrong.push(format!("tool {tool}: {why}"));
             }
         }

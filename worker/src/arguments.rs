@@ -136,6 +136,14 @@ async fn with_answers(
 }
 
 impl CallArguments {
+    /// Arguments that were made here, and refer to nothing.
+    pub(crate) const fn whole(value: Value) -> Self {
+        Self {
+            value,
+            refer: false,
+        }
+    }
+
     /// As JSON text, where `stored` is what the ledger has of them.
     pub(crate) fn text(&self, stored: &str) -> String {
         if self.refer {

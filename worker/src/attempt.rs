@@ -33,6 +33,7 @@ use crate::{
     complete::complete,
     dispose::{Disposal, Skip, dispose},
     execute::execute,
+    fallback::after as fallback,
     gate,
     worker::WorkerProcess,
 };
@@ -90,8 +91,9 @@ async fn attempt(
         .instrument(spans::step(Step::Ack))
         .await;
     reached(Checkpoint::Acked);
-    let executed = execute(worker, running).await;
+    let mut executed = execute(worker, running).await;
     reached(Checkpoint::Executed);
+    fallback::pass(worker, &mut executed).await;
     // With as many outcomes being written as there are slots, the attempt keeps its slot: what waits for the ledger is bounded.
     let has_stopped = executed.execution.has_stopped();
     let ending = has_stopped

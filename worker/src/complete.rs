@@ -7,9 +7,8 @@ use fleet::{
     call::{Effect, State},
     checkpoint::{Checkpoint, reached},
     delay::{Reconnect, SOON},
-    ending::{Ending, EndingKind, Known, Moved},
+    ending::{Ending, Known, Moved},
     ids::{AttemptId, CallId},
-    modes::{Brake, InterceptMode},
     outcome::{Outcome, OutcomeWord},
     store::{
         StoreError,
@@ -24,15 +23,14 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::{
-    brakes,
     cache::pass as cache,
     conclude::{conclude, settling},
     cool_down,
-    executors::StopReason,
     interceptor::EndedView,
     late,
     onion::Round,
     stage::{Attempt, Executed, Execution},
+    suppression::is_suppressed,
     worker::WorkerProcess,
 };
 
@@ -152,25 +150,27 @@ async fn record(worker: &WorkerProcess, executed: &Executed) -> Result<Recorded,
         attempt, execution, ..
     } = executed;
     let (claimed, began) = (&attempt.claimed, Instant::now());
-    let known = Known {
-        effect: claimed.effect,
-        language: claimed.language,
-        cancelled: attempt.entry.stop.asked() == Some(StopReason::Cancelled),
-        earlier_unknown: claimed.effect_unknown,
-        applied_late: false,
-    };
+    let known = executed.known();
     let unbudgeted = conclude(executed, &known, false, worker.actor());
     // Asked once for an attempt, and only where there would be another one.
-    let is_suppressed = is_suppressed(worker, executed, &unbudgeted);
+    let is_suppressed = match &executed.judged {
+        Some(judged) => judged.is_suppressed,
+        None => is_suppressed(worker, executed, &unbudgeted),
+    };
     // Decided anew each time: while a row is locked, the call's time goes on.
     let large = attempt.tool.manifest.large_result;
-    let shortened = |ending: Ending| ending.shortened(large.as_ref(), claimed.language);
-    let concluded =
-        |known: &Known| shortened(conclude(executed, known, is_suppressed, worker.actor()));
+    let told = |ending: Ending, known: &Known| {
+        let ending = with_stand_in(ending, executed, known);
+        ending.shortened(large.as_ref(), claimed.language)
+    };
+    let concluded = |known: &Known| {
+        let ending = conclude(executed, known, is_suppressed, worker.actor());
+        told(ending, known)
+    };
     let mut ending = if is_suppressed {
         concluded(&known)
     } else {
-        shortened(unbudgeted)
+        told(unbudgeted, &known)
     };
     if let Execution::Committed(_, moved) = execution {
         return Ok(Recorded::Moved(Box::new((Moved::clone(moved), ending))));
@@ -211,34 +211,17 @@ async fn record(worker: &WorkerProcess, executed: &Executed) -> Result<Recorded,
     }
 }
 
-/// Whether the tool's retry budget keeps its call from another attempt, or from an early one. A first attempt adds to it.
-fn is_suppressed(worker: &WorkerProcess, executed: &Executed, ending: &Ending) -> bool {
-    let attempt = &executed.attempt;
-    let manifest = &attempt.tool.manifest;
-    let Some(budget) = manifest.retry.budget else {
-        return false;
+/// The same ending, with the answer that stands in where the call ends without its tool's.
+fn with_stand_in(ending: Ending, executed: &Executed, known: &Known) -> Ending {
+    let judged = executed.judged.as_ref();
+    let Some(stand_in) = judged.and_then(|judged| judged.stand_in.as_ref()) else {
+        return ending;
     };
-    let (name, tenant) = (&manifest.name, &attempt.claimed.tenant);
-    let mode = brakes::mode_of(worker, Brake::RetryBudget, name, Some(tenant));
-    if mode == InterceptMode::Off {
-        return false;
+    // A cancellation may have come while another tool was asked.
+    match ending.cause_of_fallback(known.cancelled, false) {
+        Some(cause) => ending.answered_by(stand_in, cause),
+        None => ending,
     }
-    if executed.why_taken_back().is_some() {
-        return false;
-    }
-    if attempt.spent() == 1 {
-        worker.retry_budgets.earn(name, budget);
-    }
-    let is_again = matches!(ending.kind, EndingKind::Again { .. });
-    if !is_again || worker.retry_budgets.take(name) {
-        return false;
-    }
-    if mode == InterceptMode::Observe {
-        metrics().observed(name, Brake::RetryBudget);
-        return false;
-    }
-    metrics().suppressed(name);
-    true
 }
 
 /// Where a call stands, read by an attempt whose ending moved nothing.
@@ -298,6 +281,13 @@ async fn end(
     let kept = ending.keeping(manifest.sensitive.as_ref());
     let stored = kept.as_ref().unwrap_or(ending);
     match worker.completing.complete(stored, patience).await {
+        Err(StoreError::Refused { .. }) if ending.is_stood_in_for() => {
+            tracing::warn!(
+                "the ledger does not take the answer that stands in; recording the error alone"
+            );
+            *ending = ending.clone().without_stand_in();
+            worker.completing.complete(ending, patience).await
+        }
         Err(StoreError::Refused { .. })
             if matches!(executed.execution, Execution::Ran(Outcome::Applied { .. })) =>
         {

@@ -3,13 +3,18 @@
 
 use std::time::Duration;
 
-use fleet::{store::starts, telemetry::report};
+use fleet::{store::starts, telemetry::report, wire::code::Code};
 
 use crate::{stage::Executed, worker::WorkerProcess};
 
 /// For how long the remote wants no attempt of a tool with a rate limit; `None`: it has not said so, or nothing limits the tool.
 pub(crate) fn asked(worker: &WorkerProcess, executed: &Executed) -> Option<Duration> {
-    let pause = executed.execution.failure()?.asked_to_wait()?;
+    let failure = executed.execution.failure()?;
+    // It was not asked.
+    if failure.code == Code::CircuitOpen {
+        return None;
+    }
+    let pause = failure.asked_to_wait()?;
     let manifest = &executed.attempt.tool.manifest;
     let current = || worker.registry.current(&manifest.name);
     let is_limited = manifest.rate_limit.is_some()

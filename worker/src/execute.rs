@@ -7,6 +7,7 @@ use fleet::{
     canonical,
     checkpoint::{Checkpoint, reached},
     outcome::{Outcome, ToolFailure},
+    registry::Tool,
     retry,
     store::claim::Claimed,
     taken_back::TakenBack,
@@ -46,9 +47,13 @@ pub(crate) async fn execute(worker: &WorkerProcess, running: Running) -> Execute
         round.began(attempt.claimed.attempt);
     }
     let asked = round.as_deref();
-    let execution = match ready(worker, &attempt, gated.args_hash, gated.rendered, asked).await {
-        Ok(rendered) => start(worker, &attempt, rendered, round.as_deref_mut(), started).await,
-        Err(taken_back) => taken_back,
+    let execution = match gated.shut {
+        // Nothing is sent to its target; what stands in for it is asked next.
+        Some(failure) => Execution::Ran(Outcome::NotStarted(*failure)),
+        None => match ready(worker, &attempt, gated.args_hash, gated.rendered, asked).await {
+            Ok(rendered) => start(worker, &attempt, rendered, round.as_deref_mut(), started).await,
+            Err(taken_back) => taken_back,
+        },
     };
     timeouts::count(worker, &attempt, &execution, started.elapsed());
     if let Some(permit) = gated.breaker {
@@ -69,6 +74,7 @@ pub(crate) async fn execute(worker: &WorkerProcess, running: Running) -> Execute
         attempt,
         execution,
         round,
+        judged: None,
     }
 }
 
@@ -83,7 +89,8 @@ async fn start(
     let Attempt { tool, claimed, .. } = attempt;
     let outer = spans::step(Step::Execute);
     let span = outer.in_scope(|| spans::execute_tool(claimed.call_id, &tool.manifest.name));
-    let mut context = context(attempt, &span);
+    let until = attempt.claim_sent + millis(claimed.timeout_ms);
+    let mut context = context_of(attempt, tool, until, &span);
     // Right before the first byte: the claim may have taken long.
     if let Some(execution) = why_not(worker, attempt, context.until) {
         return execution;
@@ -162,7 +169,10 @@ fn why_not(worker: &WorkerProcess, attempt: &Attempt, until: Instant) -> Option<
 }
 
 /// Runs the executor. `Err`: it panicked, or did not come back in time.
-async fn run(prepared: Box<dyn Prepared>, context: AttemptContext) -> Result<Execution, Execution> {
+pub(crate) async fn run(
+    prepared: Box<dyn Prepared>,
+    context: AttemptContext,
+) -> Result<Execution, Execution> {
     let until = context.until + LINGER_MAX + BACKSTOP;
     let running = AssertUnwindSafe(prepared.run(context)).catch_unwind();
     match timeout_at(until, running).await {
@@ -255,18 +265,30 @@ fn taken_back(why: TakenBack, what: Message) -> Execution {
     Execution::TakenBack(why, ToolFailure::new(Code::Unavailable, what))
 }
 
-fn context(attempt: &Attempt, span: &tracing::Span) -> AttemptContext {
-    let Attempt { tool, claimed, .. } = attempt;
+/// What a tool is told that runs in an attempt: the call's own, or one in its place. `until`: when it must have answered.
+pub(crate) fn context_of(
+    attempt: &Attempt,
+    tool: &Tool,
+    until: Instant,
+    span: &tracing::Span,
+) -> AttemptContext {
+    let claimed = &attempt.claimed;
+    // `attempt_until` is this moment on Postgres's clock.
+    let own = attempt.claim_sent + millis(claimed.timeout_ms);
+    let (later, sooner) = (
+        until.saturating_duration_since(own),
+        own.saturating_duration_since(until),
+    );
     AttemptContext {
         call_id: claimed.call_id,
         attempt_id: attempt.id,
         attempt: claimed.attempt,
         tool: tool.manifest.name.clone(),
-        tool_version: claimed.tool_version,
+        tool_version: tool.manifest.version,
         // The call's id: the same for all its attempts, and another one after the caller's key has lapsed.
         idempotency_key: claimed.call_id.to_string(),
-        deadline_at: claimed.attempt_until,
-        until: attempt.claim_sent + millis(claimed.timeout_ms),
+        deadline_at: claimed.attempt_until + later - sooner,
+        until,
         tenant: claimed.tenant.clone(),
         session: claimed.session.clone(),
         run: claimed.run.clone(),
@@ -286,7 +308,7 @@ fn context(attempt: &Attempt, span: &tracing::Span) -> AttemptContext {
         },
         stop: attempt.entry.stop.clone(),
         progress: Progress::default(),
-        promise: Promise::of(tool),
+        promise: Promise::of(&attempt.tool),
     }
 }
 

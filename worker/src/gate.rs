@@ -97,7 +97,9 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
                 None
             };
             // Last, so that nothing but the claim comes between a permit and its attempt.
-            let breaker = breaker::pass(worker, &pointer, &tool, newest).await?;
+            let (breaker, shut) = breaker::pass(worker, &pointer, &tool, newest)
+                .await?
+                .parts();
             Ok(Gated {
                 call,
                 args_hash: canonical::hash_text(&args),
@@ -108,6 +110,7 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
                 round,
                 program,
                 breaker,
+                shut,
             })
         }
         // It would fail the same way on every worker.

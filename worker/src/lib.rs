@@ -101,6 +101,10 @@ mod redact;
 mod conclude;
 mod cool_down;
 
+mod suppression;
+
+mod fallback;
+
 mod complete;
 mod read_result;
 mod retry_budgets;

@@ -91,7 +91,8 @@ impl Programs {
         Turn::Later(appointments.next(Instant::now(), self.0.all, tenant))
     }
 
-    async fn wait(&self, tenant: &Tenant) -> Option<ProgramSlot> {
+    /// The same without an appointment: `None` where none is free soon.
+    pub(crate) async fn wait(&self, tenant: &Tenant) -> Option<ProgramSlot> {
         let waiting = {
             let mut slots = self.slots();
             if slots.closed {

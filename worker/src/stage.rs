@@ -7,7 +7,8 @@
 use std::{sync::Arc, time::Duration};
 
 use fleet::{
-    ending::{EndedAttempt, Moved},
+    ending::{EndedAttempt, Known, Moved},
+    fallback::StandIn,
     ids::{AttemptId, CallId},
     modes::InterceptMode,
     outcome::{Outcome, OutcomeWord, ToolFailure},
@@ -52,6 +53,8 @@ pub(crate) struct Gated {
     pub(crate) timeout: Duration,
     /// That its target may be tried, where its tool has a breaker.
     pub(crate) breaker: Option<BreakerPermit>,
+    /// That it is not tried: the call is claimed only to ask another tool in its place.
+    pub(crate) shut: Option<Box<ToolFailure>>,
 }
 
 /// A claimed call.
@@ -80,6 +83,17 @@ pub(crate) struct Executed {
     pub(crate) execution: Execution,
     /// The interceptors that hear of its end.
     pub(crate) round: Option<Box<Round>>,
+    /// What was decided before its outcome is recorded, where its tool has a fallback.
+    pub(crate) judged: Option<Box<JudgedAttempt>>,
+}
+
+/// What was decided about an attempt of a tool with a fallback.
+#[derive(Debug)]
+pub(crate) struct JudgedAttempt {
+    /// Whether the retry budget of its tool has no token left.
+    pub(crate) is_suppressed: bool,
+    /// The answer that stands in, if its call ends now.
+    pub(crate) stand_in: Option<StandIn>,
 }
 
 /// What came of a claimed attempt.
@@ -181,6 +195,18 @@ pub(crate) fn millis(ms: i64) -> Duration {
 }
 
 impl Executed {
+    /// What is known of its call now.
+    pub(crate) fn known(&self) -> Known {
+        let attempt = &self.attempt;
+        Known {
+            effect: attempt.claimed.effect,
+            language: attempt.claimed.language,
+            cancelled: attempt.entry.stop.asked() == Some(StopReason::Cancelled),
+            earlier_unknown: attempt.claimed.effect_unknown,
+            applied_late: false,
+        }
+    }
+
     /// How the attempt ended, without what becomes of its call.
     pub(crate) fn ended(&self) -> EndedAttempt {
         let (claimed, execution) = (&self.attempt.claimed, &self.execution);

@@ -28,6 +28,7 @@ use crate::{
     breaker::counts::BreakerCounts,
     cache::counts::CacheCounts,
     executors::registry::Executors,
+    fallback::counts::FallbackCounts,
     lacks::SaidLacks,
     onion::{Hearing, Link},
     programs::Programs,
@@ -57,6 +58,8 @@ pub(crate) struct WorkerProcess {
     pub(crate) looking: Looking,
     /// What it has counted of caches.
     pub(crate) cache: Arc<CacheCounts>,
+    /// What it has counted of fallbacks.
+    pub(crate) fallbacks: FallbackCounts,
     pub(crate) claiming: Claiming,
     pub(crate) completing: Completing,
     pub(crate) executors: Executors,

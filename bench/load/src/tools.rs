@@ -234,7 +234,8 @@ pub(crate) async fn apply_all(
             Applied::Conflict
             | Applied::ProbeUnfit
             | Applied::LimitNamedTwice
-            | Applied::BreakerForced => bail!(
+            | Applied::BreakerForced
+            | Applied::FallbackUnfit(_) => bail!(
                 "tool {} version {} is there with other content, of another version of this program: \
                  use another database, such as that of --dev",
                 manifest.name,

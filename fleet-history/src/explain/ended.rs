@@ -6,7 +6,7 @@ use fleet::{call::State, wire::code::Code};
 
 use super::{
     explanation::{Explanation, because, counted, seconds},
-    facts::{EndedFacts, Facts, Last},
+    facts::{DegradedFacts, EndedFacts, Facts, Last},
     waiting,
 };
 use crate::instant::instant;
@@ -220,6 +220,19 @@ fn poison(facts: &Facts, history: &EndedFacts) -> Explanation {
     )
 }
 
+/// Whose answer the caller got instead.
+fn stood_in(degraded: &DegradedFacts) -> String {
+    let whose = match (degraded.tool.as_deref(), degraded.age_ms) {
+        (Some(tool), _) => format!("the answer of the tool {tool}"),
+        (None, Some(age_ms)) => {
+            let age = seconds(time::Duration::seconds_f64(age_ms / 1_000.0));
+            format!("an answer that was {age} old")
+        }
+        (None, None) => format!("the {} of its tool", degraded.kind),
+    };
+    format!("; its caller got {whose} instead (docs/fallback.md)")
+}
+
 fn failed(facts: &Facts, history: &EndedFacts) -> Explanation {
     let at = instant(facts.last.at);
     let told = quoted(history);
@@ -252,9 +265,10 @@ fn failed(facts: &Facts, history: &EndedFacts) -> Explanation {
             ", and the retry budget of its tool allowed no further attempt (docs/attempts.md)",
         );
     }
+    let stood_in = history.degraded.as_ref().map_or_else(String::new, stood_in);
     because(
         reason,
-        format!("it failed at {at} {attempt} with {code}{limit}{told}"),
+        format!("it failed at {at} {attempt} with {code}{limit}{stood_in}{told}"),
         format!("docs/errors/{code}.md says what that means and what to do{longer}; {AGAIN}"),
     )
 }

@@ -231,6 +231,14 @@ pub(crate) struct Move {
     pub(crate) by_time_only: bool,
 }
 
+/// An answer that stood in for that of the call's tool.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct DegradedFacts {
+    pub(crate) kind: String,
+    pub(crate) age_ms: Option<f64>,
+    pub(crate) tool: Option<String>,
+}
+
 /// What the history has about a call that is over.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct EndedFacts {
@@ -239,6 +247,9 @@ pub(crate) struct EndedFacts {
     /// Whether its tool's retry budget allowed no further attempt.
     #[serde(default)]
     pub(crate) suppressed: bool,
+    /// Whose answer its caller got, where one stood in for its tool's.
+    #[serde(default)]
+    pub(crate) degraded: Option<DegradedFacts>,
     /// How many workers it has lost, the last one included.
     pub(crate) lost: i64,
     /// How many losses its tool allows.

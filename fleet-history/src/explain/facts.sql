@@ -100,7 +100,7 @@ SELECT row_to_json(f)::text FROM (
                 WHERE call_id = $1 AND from_state IS DISTINCT FROM to_state
                 ORDER BY revision DESC LIMIT 1) e) AS last,
            CASE WHEN c.finished_at IS NOT NULL THEN (SELECT row_to_json(e) FROM (
-                SELECT c.error->>'message' AS message, coalesce(c.error->'details'->>'retry' = 'suppressed', false) AS suppressed,
+                SELECT c.error->>'message' AS message, coalesce(c.error->'details'->>'retry' = 'suppressed', false) AS suppressed, c.degraded,
                        -- The tool and the platform each end attempts; of the latter only these are held against a call.
                        (SELECT count(*) FROM toolfleet.call_events
                         WHERE call_id = $1 AND reason IN ('worker_lost', 'attempt_overdue', 'poison')

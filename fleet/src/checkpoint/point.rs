@@ -42,6 +42,8 @@ words! {
         Starting = "starting",
         /// The tool has answered, or could not be started; nothing is recorded.
         Executed = "executed",
+        /// The tool could not answer, and an answer that stands in was found; nothing is recorded.
+        FellBack = "fell_back",
         /// The outcome is on its way to Postgres; no answer has come.
         CompleteSent = "complete_sent",
         /// The outcome is recorded; the waiting caller was not told.
@@ -114,6 +116,7 @@ impl Checkpoint {
             | Self::Acked
             | Self::Starting
             | Self::Executed
+            | Self::FellBack
             | Self::CompleteSent
             | Self::Completed
             | Self::Replied
@@ -135,11 +138,16 @@ impl Checkpoint {
     }
 
     /// Whether a process gets here only now and then: when a target that failed is tried again, a rate is used up, or a tool has a
-    /// cache.
+    /// cache or a fallback.
     pub const fn is_rare(self) -> bool {
         matches!(
             self,
-            Self::Looked | Self::Permitted | Self::Paced | Self::Counted | Self::Reported
+            Self::Looked
+                | Self::Permitted
+                | Self::Paced
+                | Self::FellBack
+                | Self::Counted
+                | Self::Reported
         )
     }
 
@@ -148,8 +156,12 @@ impl Checkpoint {
     pub const fn leaves_an_attempt(self) -> Option<bool> {
         match self {
             Self::Claimed | Self::Acked | Self::Starting | Self::Executed => Some(true),
-            // The last two are not an attempt's: others may be under way.
-            Self::ClaimSent | Self::CompleteSent | Self::Counted | Self::Reported => None,
+            // With or without one: at a shut breaker no call need be claimed. The last two are not an attempt's: others may be under way.
+            Self::FellBack
+            | Self::ClaimSent
+            | Self::CompleteSent
+            | Self::Counted
+            | Self::Reported => None,
             Self::Validated
             | Self::CommitSent
             | Self::Committed

@@ -21,7 +21,7 @@ or a new key. Say that it is being checked.
 `retry_after_ms`. `simplify`: ask for less. `ask_user`: let the user decide. `check_state`: first read what is true now. \
 `do_not_repeat`: never send it again by yourself.
 - To try again: after `state` `refused` with the same key, after any other with a new key; the same key repeats the answer.
-- `degraded` set: not live. `stale` is `age_ms` old, `stub` only stands in. Say so; change nothing because of it.
+- `degraded` set: not live. `other` is another tool's, `stale` `age_ms` old, `stub` only stands in. Say so; change nothing because of it.
 - `replayed` true: the stored answer of an earlier call; nothing happened twice.
 - `coercions`: arguments were corrected; what ran differs in form.
 - `result` with `$result`: shortened to beginning and end; read on with the tool `read_result`. To pass all of it to a tool, send \
@@ -39,7 +39,7 @@ const CHINESE: &str = "\
 `retry_later` 等待 `retry_after_ms` 毫秒；`simplify` 缩小请求的范围；`ask_user` 请用户决定；\
 `check_state` 先用只读工具查明当前状态；`do_not_repeat` 绝不自行再次发送。
 - 再次尝试时：`state` 为 `refused` 的，沿用同一个幂等键；其他状态的，换用新的幂等键，因为同一个幂等键只会得到同样的回答。
-- `degraded` 不为空：不是实时结果。`stale` 是旧数据（已过 `age_ms` 毫秒），`stub` 只是占位。使用时必须说明，并且不要据此做任何更改。
+- `degraded` 不为空：不是实时结果。`other` 来自另一个工具，`stale` 是旧数据（已过 `age_ms` 毫秒），`stub` 只是占位。使用时必须说明，并且不要据此做任何更改。
 - `replayed` 为 true：这是先前调用保存下来的结果，操作没有执行第二次。
 - `coercions` 不为空：参数已被更正，实际执行的参数在形式上与你发送的不同。
 - `result` 带有 `$result`：内容已缩短，只有开头和结尾；用工具 `read_result` 继续读取。要把全部内容交给某个工具，把 `{\"$result\": 编号}` 作为参数发送。
@@ -75,6 +75,7 @@ mod tests {
                 "do_not_repeat",
                 "refused",
                 "degraded",
+                "other",
                 "stale",
                 "stub",
                 "replayed",

@@ -14,7 +14,9 @@
 //! functions decide themselves (`settle`, `cancel`, `quarantine`, `toolfleet_tool.succeed`) is a fact here as well, and
 //! `tests/tests/ledger/endings.rs` compares the two cell by cell.
 //!
-//! A new kind of ending is a row of the table and a fact: a fallback, an answer from the client.
+//! An answer that stands in for the tool's changes an ending that is decided: [`Ending::answered_by`].
+//!
+//! A new kind of ending is a row of the table and a fact: an answer from the client.
 
 mod table;
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 use serde::Serialize;
 use time::OffsetDateTime;
 
-use super::table::{Decision, Happened};
+use super::table::{Decision, Happened, Words};
 use crate::{
-    call::{Effect, EffectKnown, Language, State},
+    call::{CallOutcome, Effect, EffectKnown, Language, State},
+    fallback::{self, StandIn, Unanswered},
     ids::{AttemptId, CallId, DispatcherId, Label},
     large_result,
     manifest::{LargeResult, Sensitive},
@@ -188,6 +189,64 @@ impl Ending {
             && let Some(result) = decision.result.as_deref()
         {
             decision.preview = large_result::preview(self.call_id, result, large, language);
+        }
+        self
+    }
+
+    /// What went wrong, where the call ends without its tool's answer and another one may stand in.
+    pub fn cause_of_fallback(&self, is_cancelled: bool, is_probe: bool) -> Option<Code> {
+        let EndingKind::End(decision) = &self.kind else {
+            return None;
+        };
+        // What stands in is there already, or the tool's answer.
+        if decision.outcome != CallOutcome::SystemError {
+            return None;
+        }
+        let error: ErrorBody = serde_json::from_str(decision.error.as_deref()?).ok()?;
+        fallback::cause(&Unanswered {
+            state: decision.state,
+            error: &error,
+            is_cancelled,
+            is_probe,
+        })
+    }
+
+    /// The same with an answer that stands in for the tool's, which could not for this reason. The call has failed as before, and keeps
+    /// its error.
+    #[must_use]
+    pub fn answered_by(mut self, stand_in: &StandIn, cause: Code) -> Self {
+        if let EndingKind::End(decision) = &mut self.kind {
+            let Words {
+                outcome, source, ..
+            } = Happened::StoodInFor(stand_in.kind).words();
+            (decision.outcome, decision.source) = (outcome, source);
+            decision.result = Some(stand_in.result.clone());
+            decision.degraded = Some(stand_in.degraded(cause));
+        }
+        self
+    }
+
+    /// Whether another answer stands in for the tool's.
+    pub fn is_stood_in_for(&self) -> bool {
+        let decision = self.kind.decision();
+        decision.is_some_and(|decision| decision.outcome == CallOutcome::Fallback)
+    }
+
+    /// The same without the answer that stands in, which could not be stored.
+    #[must_use]
+    pub fn without_stand_in(mut self) -> Self {
+        if let EndingKind::End(decision) = &mut self.kind {
+            let Words {
+                outcome, source, ..
+            } = Happened::CouldNot.words();
+            *decision = Decision {
+                outcome,
+                source,
+                result: None,
+                preview: None,
+                degraded: None,
+                ..decision.clone()
+            };
         }
         self
     }

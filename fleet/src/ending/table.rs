@@ -2,6 +2,7 @@
 
 use crate::{
     call::{CallOutcome, EffectKnown, Source, State},
+    fallback::StandInKind,
     ids::CallId,
     state::{Move, next},
 };
@@ -23,6 +24,8 @@ pub enum Happened {
     Expired,
     /// An equal call had the answer.
     Answered,
+    /// The tool could not, and another answer stands in.
+    StoodInFor(StandInKind),
     /// It was in doubt, and the effect turned out to have happened.
     SettledApplied,
     /// It was in doubt, and the effect turned out not to have happened.
@@ -53,6 +56,14 @@ impl Happened {
             Self::Cancelled => (Move::Cancel, CallOutcome::SystemError, Source::Error),
             Self::Expired => (Move::Expire, CallOutcome::SystemError, Source::Error),
             Self::Answered => (Move::Succeed, CallOutcome::Success, Source::Cache),
+            Self::StoodInFor(kind) => {
+                let source = match kind {
+                    StandInKind::Other => Source::Other,
+                    StandInKind::Stale => Source::Stale,
+                    StandInKind::Stub => Source::Stub,
+                };
+                (Move::Fail, CallOutcome::Fallback, source)
+            }
             Self::SettledApplied => (Move::Succeed, CallOutcome::Success, Source::Settled),
             Self::SettledNotApplied | Self::Abandoned => {
                 (Move::Fail, CallOutcome::SystemError, Source::Settled)

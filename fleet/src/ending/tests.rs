@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use super::*;
 use crate::{
     call::{CallOutcome, Effect, EffectKnown, Language, Source, State},
+    fallback::{StandIn, StandInKind},
     ids::CallId,
     manifest::RetryPolicy,
     outcome::{Outcome, OutcomeWord, ToolFailure},
@@ -352,4 +353,62 @@ fn a_lost_attempt_of_a_transaction_had_no_effect() {
             "{effect}"
         );
     }
+}
+
+#[test]
+fn what_stands_in_changes_a_failure_that_the_tool_could_not_help_and_nothing_else() {
+    let stand_in = |kind| StandIn {
+        kind,
+        result: "7".to_owned(),
+        age_ms: None,
+        tool: None,
+    };
+    let mut stood_in = 0;
+    with_all_facts(|what, fact| {
+        for known in all_known() {
+            let (call, guard) = (CallId::generate(), Guard::Queued(1));
+            let ending = Ending::by(fact, &known, call, guard, None, "worker".to_owned());
+            let what = format!("{what} of {known:?}: {:?}", ending.kind);
+            assert_eq!(
+                ending.cause_of_fallback(known.cancelled, true),
+                None,
+                "{what}"
+            );
+            let Some(cause) = ending.cause_of_fallback(known.cancelled, false) else {
+                continue;
+            };
+            stood_in += 1;
+            assert!(!known.cancelled, "{what}");
+            let EndingKind::End(was) = ending.kind.clone() else {
+                panic!("{what}");
+            };
+            for (kind, source) in [
+                (StandInKind::Other, Source::Other),
+                (StandInKind::Stale, Source::Stale),
+                (StandInKind::Stub, Source::Stub),
+            ] {
+                let EndingKind::End(is) = ending.clone().answered_by(&stand_in(kind), cause).kind
+                else {
+                    panic!("{what}");
+                };
+                assert_eq!(
+                    (is.state, is.outcome, is.source, is.effect),
+                    (State::Failed, CallOutcome::Fallback, source, was.effect),
+                    "{what}"
+                );
+                assert_eq!(
+                    (is.error.as_ref(), is.result.as_deref()),
+                    (was.error.as_ref(), Some("7"))
+                );
+                assert!(is.degraded.unwrap().contains(cause.as_str()), "{what}");
+            }
+            let answered = ending.answered_by(&stand_in(StandInKind::Stub), cause);
+            assert_eq!(
+                answered.cause_of_fallback(false, false),
+                None,
+                "once: {what}"
+            );
+        }
+    });
+    assert!(stood_in > 50, "{stood_in}");
 }

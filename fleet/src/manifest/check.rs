@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{
     advice, breaker,
     executor::{ExecutorSpec, KeyPlaces, NatsSpec, OwnSpec, SqlSpec},
+    fallback::FallbackOwner,
     input::{is_required, properties},
     large_result::READ_RESULT,
     policy::KeyPolicy,
@@ -78,6 +79,16 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
     if let Some(cache) = &manifest.cache {
         let (sensitive, is_limited) = (manifest.sensitive.as_ref(), manifest.is_limited());
         cache.check(manifest.effect, sensitive, is_limited, &mut problems);
+    }
+    if let Some(fallback) = &manifest.fallback {
+        let owner = FallbackOwner {
+            name: &manifest.name,
+            effect: manifest.effect,
+            sensitive: manifest.sensitive.as_ref(),
+            has_cache: manifest.cache.is_some(),
+            output_schema: manifest.output_schema.as_ref(),
+        };
+        fallback.check(&owner, &mut problems);
     }
     doubts(manifest, &mut problems);
     answers(manifest, &mut problems);

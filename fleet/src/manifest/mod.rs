@@ -1,6 +1,6 @@
 //! A tool manifest: what an operator writes, what is stored as an immutable version.
 //!
-//! `version` is the content of one file; `policy`, `retry`, `rate`, `breaker`, `cache`, `probe`, `timeout`, `large_result`, `executor` and `sandbox` are parts of it. `parse` reads a file in
+//! `version` is the content of one file; `policy`, `retry`, `rate`, `breaker`, `cache`, `fallback`, `probe`, `timeout`, `large_result`, `executor` and `sandbox` are parts of it. `parse` reads a file in
 //! three steps: `document` (YAML or JSON), the schema of a manifest with its `advice`, and `check` for what its fields say
 //! together. For that, `required` looks at the input schema, and `request` and `sql` at the two executors that are written as
 //! text. `lint` warns of what a model may misunderstand.
@@ -9,6 +9,7 @@ mod breaker;
 mod cache;
 mod duration;
 mod executor;
+mod fallback;
 mod large_result;
 mod optional;
 mod policy;
@@ -42,6 +43,7 @@ pub use self::{
     executor::{
         ExecutorSpec, HttpSpec, NativeSpec, NatsSpec, OwnSpec, ProcessSpec, RowBounds, SqlSpec,
     },
+    fallback::{FallbackSpec, OtherTool, StaleSpec, UnfitTool},
     large_result::{LargeResult, READ_RESULT, Threshold},
     lint::{lint, lint_text},
     parse::parse,

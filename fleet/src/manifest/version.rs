@@ -10,6 +10,7 @@ use super::{
     cache::CacheSpec,
     duration,
     executor::ExecutorSpec,
+    fallback::{FallbackSpec, UnfitTool},
     large_result::LargeResult,
     optional,
     policy::{CoercionPolicy, ExitCodes, Idempotency, KEY_RETENTION_MIN, KeyPolicy, Sensitive},
@@ -87,6 +88,9 @@ pub struct Manifest {
     /// How long a good answer counts for equal calls. `None`: each call asks the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheSpec>,
+    /// What answers where the tool cannot. `None`: its error does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<FallbackSpec>,
     /// How often a call may lose the worker that runs it, 0 to 100; with the next loss it is set aside. A worker that leaves in
     /// order is not lost. A `once` call is in doubt after the first loss whatever this says.
     #[serde(
@@ -258,9 +262,34 @@ impl Manifest {
         self.concurrency.is_some() || self.rate_limit.is_some()
     }
 
+    /// Why the tool cannot be asked in the place of another one; `None`: it can.
+    pub fn unfit_to_stand_in(&self) -> Option<UnfitTool> {
+        if self.effect != Effect::Read {
+            Some(UnfitTool::Writes)
+        } else if self.is_limited() {
+            Some(UnfitTool::Limited)
+        } else if self.fallback.is_some() {
+            Some(UnfitTool::FallsBack)
+        } else if self.sensitive.is_some() {
+            Some(UnfitTool::Sensitive)
+        } else {
+            None
+        }
+    }
+
     /// Whether a new call takes its start time at the door, or is refused.
     pub fn refuses_over_limit(&self) -> bool {
         self.rate_limit.is_some() && self.on_limit == OnLimit::Refuse
+    }
+
+    /// When it is applied among others, in ascending order: before those that name it as their fallback, and then as their probe.
+    pub fn turn(&self) -> u8 {
+        let is_answered = |fallback: &FallbackSpec| fallback.tool.is_some();
+        match (&self.probe, &self.fallback) {
+            (Some(_), _) => 2,
+            (None, Some(fallback)) if is_answered(fallback) => 1,
+            (None, _) => 0,
+        }
     }
 
     /// Where the idempotency key of a call comes from, written or by default.

@@ -30,6 +30,8 @@ pub struct LookRow {
     pub ttl: Duration,
     /// Whether it goes on whatever is found.
     pub observes: bool,
+    /// How old an answer may be that stands in where the tool fails; zero: none does.
+    pub keep: Duration,
 }
 
 /// What was found.
@@ -76,11 +78,12 @@ impl Statement for AnswerLook {
         _locks: Locks,
     ) -> BoxFuture<'a, Result<Vec<Option<Looked>>, sqlx::Error>> {
         Box::pin(async move {
-            let ttl = |row: &LookRow| i64::try_from(row.ttl.as_millis()).unwrap_or(i64::MAX);
-            let found = sqlx::query("SELECT * FROM toolfleet.look($1, $2, $3)")
+            let ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+            let found = sqlx::query("SELECT * FROM toolfleet.look($1, $2, $3, $4)")
                 .bind(rows.iter().map(|row| row.call.0).collect::<Vec<_>>())
-                .bind(rows.iter().map(ttl).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| ms(row.ttl)).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.observes).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| ms(row.keep)).collect::<Vec<_>>())
                 .fetch_all(connection)
                 .await?;
             let mut looked = HashMap::with_capacity(found.len());

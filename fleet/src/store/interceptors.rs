@@ -21,7 +21,7 @@ pub struct InterceptorCounts {
     pub waited: u64,
     /// Answers that it changed.
     pub changed: u64,
-    /// Calls that it answered, which only a cache does.
+    /// Calls that it answered, which only a cache and a fallback do.
     pub answered: u64,
     /// Hooks that panicked, took too long or could not be called.
     pub errors: u64,

@@ -54,6 +54,7 @@ pub mod server_check;
 pub mod session;
 pub mod settle;
 pub mod snapshot;
+pub mod stand_ins;
 pub mod starts;
 mod statement;
 pub mod sweep;

@@ -5,7 +5,11 @@ use sha2::{Digest, Sha256};
 use sqlx::{PgConnection, PgPool};
 
 use super::{StoreError, answer::listen};
-use crate::{canonical, manifest::Manifest};
+use crate::{
+    canonical,
+    ids::ToolName,
+    manifest::{Manifest, UnfitTool},
+};
 
 /// What the ledger's trigger says it keeps.
 const LIMIT_NAME: &str = "tool_versions_limit_name";
@@ -26,6 +30,8 @@ pub enum Applied {
     LimitNamedTwice,
     /// An operator has forced the tool's breaker open, and it has none: refused.
     BreakerForced,
+    /// The tool of its fallback cannot stand in for it: refused.
+    FallbackUnfit(UnfitTool),
 }
 
 /// Applies one manifest; a tool with a limit gets its places with it.
@@ -57,6 +63,12 @@ pub async fn apply(
     };
     if let Some(stored) = stored(&mut *connection, manifest).await? {
         return Ok(there(stored));
+    }
+    let other = manifest.fallback.as_ref();
+    if let Some(other) = other.and_then(|fallback| fallback.tool.as_ref())
+        && let Some(unfit) = unfit(&mut *connection, &other.name).await?
+    {
+        return Ok(Applied::FallbackUnfit(unfit));
     }
     let created = sqlx::query(
         "WITH ordered AS ( \
@@ -106,6 +118,41 @@ pub fn breaker_forced(manifest: &Manifest) -> String {
         "an operator has forced its breaker open, and without breaker its calls would be sent; keep breaker, or end it first: \
          toolfleet control breaker {name} auto --note WHY"
     )
+}
+
+/// Why a manifest is refused as [`Applied::FallbackUnfit`], and what to do.
+pub fn fallback_unfit(manifest: &Manifest, unfit: UnfitTool) -> String {
+    let other = manifest.fallback.as_ref();
+    let other = other.and_then(|fallback| fallback.tool.as_ref());
+    let name = other.map_or("-", |other| other.name.as_str());
+    format!("the tool of its fallback, {name}, {}", unfit.reason())
+}
+
+/// Why the newest version of a tool cannot stand in for another one; `None`: it can. That it goes on to be so nothing guards: where a
+/// later version of it is unfit, a worker passes it over.
+async fn unfit(
+    connection: &mut PgConnection,
+    tool: &ToolName,
+) -> Result<Option<UnfitTool>, StoreError> {
+    let doing = "look at the tool of a fallback";
+    let newest: Option<(String, bool)> = sqlx::query_as(
+        "SELECT manifest::text, EXISTS ( \
+             SELECT FROM toolfleet.tool_retirements r WHERE r.tool = v.tool AND r.version >= v.version) \
+         FROM toolfleet.tool_versions v WHERE tool = $1 ORDER BY version DESC LIMIT 1",
+    )
+    .bind(tool.as_str())
+    .fetch_optional(connection)
+    .await
+    .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let Some((text, is_retired)) = newest else {
+        return Ok(Some(UnfitTool::Missing));
+    };
+    if is_retired {
+        return Ok(Some(UnfitTool::Retired));
+    }
+    let manifest: Manifest =
+        serde_json::from_str(&text).map_err(|error| StoreError::unreadable(doing, error))?;
+    Ok(manifest.unfit_to_stand_in())
 }
 
 /// Why a manifest is refused as [`Applied::LimitNamedTwice`], and what to do.

@@ -10,7 +10,7 @@ use fleet::{
         accept::NewCall,
         answers::{self, LookRow, Looked, Looking, Purge},
         complete::{Decision, EndingKind, Guard},
-        followers,
+        followers, stand_ins,
     },
 };
 use futures_util::future::join_all;
@@ -33,6 +33,7 @@ const fn row(call: CallId) -> LookRow {
         call,
         ttl: TTL,
         observes: false,
+        keep: Duration::ZERO,
     }
 }
 
@@ -467,4 +468,118 @@ async fn sixteen_sessions_never_find_two_leaders_for_a_key() {
         .await
         .unwrap();
     assert_eq!(lines.len(), usize::from(KEYS));
+}
+
+/// What may stand in for an open call: the age in milliseconds and the answer.
+async fn stale(ledger: &Ledger, call: CallId, max_age: Duration) -> Option<String> {
+    let pool = &ledger.database.pool;
+    let facts = stand_ins::facts(pool, call, true, Some(max_age)).await;
+    let facts = facts.unwrap().expect("it is open");
+    assert!(facts.args.is_some());
+    let stale = facts.stale?;
+    assert!(stale.age_ms.is_some_and(|age| age >= 0), "{stale:?}");
+    Some(stale.result)
+}
+
+#[tokio::test]
+async fn the_last_good_answer_may_stand_in_when_its_time_is_over() {
+    let mut ledger = Ledger::fresh().await;
+    let (worker, looking) = (ledger.worker().await, looking(&mut ledger));
+    let hour = Duration::from_secs(3_600);
+    let asked = |call| LookRow {
+        ttl: Duration::from_millis(1),
+        keep: hour,
+        ..row(call)
+    };
+    let over = Duration::from_millis(5);
+    let ask = async |kind| {
+        let call = ledger.accepted(read(1)).await;
+        let looked = looking.look(asked(call)).await.unwrap();
+        assert_eq!(looked, Some(Looked::Leads));
+        let stood_in = stale(&ledger, call, hour).await;
+        ends(&ledger, &worker, call, kind).await;
+        tokio::time::sleep(over).await;
+        stood_in
+    };
+    assert_eq!(ask(end_in(State::Failed)).await, None);
+    assert_eq!(ask(answered("1")).await, None);
+    // Nobody looked while it counted, and it is remembered through leaders that fail.
+    assert_eq!(ask(end_in(State::Failed)).await.as_deref(), Some("1"));
+    assert_eq!(ask(end_in(State::Failed)).await.as_deref(), Some("1"));
+    assert_eq!(ask(answered("2")).await.as_deref(), Some("1"));
+    assert_eq!(ask(end_in(State::Failed)).await.as_deref(), Some("2"));
+    let keeps = "SELECT count(*) FROM toolfleet.kept_answers WHERE keep_until > now() + interval '59 minutes'";
+    let kept: i64 = sqlx::query_scalar(keeps)
+        .fetch_one(&ledger.database.pool)
+        .await
+        .unwrap();
+    assert_eq!(kept, 1);
+
+    // The last leader has it, and no look has found that.
+    let last = ledger.accepted(read(1)).await;
+    assert_eq!(
+        looking.look(asked(last)).await.unwrap(),
+        Some(Looked::Leads)
+    );
+    ends(&ledger, &worker, last, answered("3")).await;
+    let call = ledger.accepted(read(1)).await;
+    assert_eq!(stale(&ledger, call, hour).await.as_deref(), Some("3"));
+    tokio::time::sleep(over).await;
+    assert_eq!(
+        stale(&ledger, call, Duration::from_millis(1)).await,
+        None,
+        "too old"
+    );
+    for other in [
+        NewCall {
+            no_store: true,
+            ..read(1)
+        },
+        NewCall {
+            tenant: "acme".parse().unwrap(),
+            ..read(1)
+        },
+        NewCall {
+            tool_version: 2,
+            ..read(1)
+        },
+        read(2),
+    ] {
+        let other = ledger.accepted(other).await;
+        assert_eq!(stale(&ledger, other, hour).await, None);
+    }
+    let sql = "UPDATE toolfleet.open_calls SET probe_of = $2 WHERE call_id = $1";
+    let probe = sqlx::query(sql).bind(call.0).bind(last.0);
+    probe.execute(&ledger.database.pool).await.unwrap();
+    let facts = stand_ins::facts(&ledger.database.pool, call, false, Some(hour)).await;
+    let facts = facts.unwrap().unwrap();
+    assert!(facts.is_probe && facts.stale.is_none() && facts.args.is_none());
+    let gone = stand_ins::facts(&ledger.database.pool, last, false, None).await;
+    assert!(gone.unwrap().is_none(), "it has ended");
+}
+
+#[tokio::test]
+async fn an_answer_that_nothing_needs_later_is_kept_for_its_time() {
+    let mut ledger = Ledger::fresh().await;
+    let (worker, looking) = (ledger.worker().await, looking(&mut ledger));
+    let asked = |call| LookRow {
+        ttl: Duration::from_millis(1),
+        ..row(call)
+    };
+    for _ in 0..2 {
+        let call = ledger.accepted(read(1)).await;
+        assert_eq!(
+            looking.look(asked(call)).await.unwrap(),
+            Some(Looked::Leads)
+        );
+        ends(&ledger, &worker, call, answered("1")).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let remembered: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM toolfleet.kept_answers WHERE call_id IS NOT NULL OR keep_until > now() + interval '1 hour'",
+    )
+    .fetch_one(&ledger.database.pool)
+    .await
+    .unwrap();
+    assert_eq!(remembered, 0);
 }

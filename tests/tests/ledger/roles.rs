@@ -191,7 +191,11 @@ const MATRIX: &[(&str, &str)] = &[
     ),
     ("mdwor", "SELECT toolfleet.rate_of('charge')"),
     // Kept answers: a worker looks, functions write.
-    ("mw", "SELECT * FROM toolfleet.look('{}', '{}', '{}')"),
+    ("mw", "SELECT * FROM toolfleet.look('{}', '{}', '{}', '{}')"),
+    (
+        "mw",
+        "SELECT toolfleet.stale_answer(gen_random_uuid(), 1000)",
+    ),
     ("mdw", "SELECT toolfleet.answer_of(gen_random_uuid())"),
     (
         "mdo",

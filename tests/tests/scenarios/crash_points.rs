@@ -6,6 +6,7 @@
 
 mod brakes;
 mod cache;
+mod fallback;
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -61,6 +62,7 @@ async fn stop_at(point: Checkpoint) {
     match point.role() {
         Role::Dispatcher => a_dispatcher_stops_at(point).await,
         Role::Worker if point == Checkpoint::Looked => cache::a_worker_stops_at(point).await,
+        Role::Worker if point == Checkpoint::FellBack => fallback::a_worker_stops_at(point).await,
         Role::Worker if point.is_rare() => brakes::a_worker_stops_at(point).await,
         Role::Worker => workers_stop_at(point).await,
         Role::Sweep => a_sweep_stops_at(point).await,

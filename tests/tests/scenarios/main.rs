@@ -58,6 +58,7 @@ mod cache;
 mod cancel;
 
 mod events;
+mod fallback;
 mod native;
 mod own_executor;
 mod own_tcp;

@@ -52,32 +52,36 @@ async fn a_call_that_has_no_brake_costs_three_statements() {
         witness.tool("braked", "read")
             + "rate_limit: {calls: 100000, per: 1s, burst: 1000}\nbreaker: {}\nretry: {budget: 0.2}\n",
         witness.tool("kept", "read") + "cache: {ttl: 5m}\n",
+        // What its tool answers needs nothing to stand in.
+        witness.tool("stood_by", "read") + "fallback: {stub: {known: false}}\n",
     ];
     let fleet = Fleet::start_on(database, Spec::with(tools)).await;
-    let first = fleet.submit("look", &json!({"what": "x"})).wait().await;
-    assert_eq!(first["state"], "succeeded");
-    let before = executed(&std::fs::read_to_string(cluster.log()).unwrap());
-    for _ in 0..CALLS {
-        let answer = fleet.submit("look", &json!({"what": "x"})).wait().await;
-        assert_eq!(answer["state"], "succeeded", "{}", *answer);
+    for tool in ["look", "stood_by"] {
+        let first = fleet.submit(tool, &json!({"what": "x"})).wait().await;
+        assert_eq!(first["state"], "succeeded");
+        let before = executed(&std::fs::read_to_string(cluster.log()).unwrap());
+        for _ in 0..CALLS {
+            let answer = fleet.submit(tool, &json!({"what": "x"})).wait().await;
+            assert_eq!(answer["state"], "succeeded", "{}", *answer);
+        }
+        let after = executed(&std::fs::read_to_string(cluster.log()).unwrap());
+        let mut often: Vec<(usize, &str)> = after
+            .iter()
+            .map(|(text, times)| {
+                (
+                    times - before.get(text).copied().unwrap_or(0),
+                    text.as_str(),
+                )
+            })
+            .filter(|(times, _)| *times >= CALLS)
+            .collect();
+        often.sort_unstable();
+        for (times, text) in &often {
+            println!("{times} × {}", text.chars().take(100).collect::<String>());
+        }
+        let times: Vec<usize> = often.iter().map(|(times, _)| *times).collect();
+        assert_eq!(times, [CALLS; 3]);
     }
-    let after = executed(&std::fs::read_to_string(cluster.log()).unwrap());
-    let mut often: Vec<(usize, &str)> = after
-        .iter()
-        .map(|(text, times)| {
-            (
-                times - before.get(text).copied().unwrap_or(0),
-                text.as_str(),
-            )
-        })
-        .filter(|(times, _)| *times >= CALLS)
-        .collect();
-    often.sort_unstable();
-    for (times, text) in &often {
-        println!("{times} × {}", text.chars().take(100).collect::<String>());
-    }
-    let times: Vec<usize> = often.iter().map(|(times, _)| *times).collect();
-    assert_eq!(times, [CALLS; 3]);
     // The witness counts what it is asked; all of that were attempts.
-    assert_eq!(witness.asked("x"), CALLS + 1);
+    assert_eq!(witness.asked("x"), 2 * (CALLS + 1));
 }

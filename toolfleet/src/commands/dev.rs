@@ -12,7 +12,7 @@ use fleet::{
     process::asked_to_stop,
     store::{
         migrate::migrate,
-        tools::{Applied, apply, breaker_forced, named_twice},
+        tools::{Applied, apply, breaker_forced, fallback_unfit, named_twice},
         workers::{self, Evidence, Fence},
     },
 };
@@ -156,6 +156,7 @@ async fn apply_file(
             }
             Applied::LimitNamedTwice => bail!(named_twice(&next)),
             Applied::BreakerForced => bail!(breaker_forced(&next)),
+            Applied::FallbackUnfit(unfit) => bail!(fallback_unfit(&next, unfit)),
         }
     }
     bail!(

@@ -10,7 +10,8 @@ use fleet::{
     checkpoint::{Checkpoint, reached},
     ending::{Ending, Fact, Guard, Known},
     hold::Line,
-    manifest::{BreakerSpec, Manifest, WhenOpen},
+    ids::Label,
+    manifest::{BreakerSpec, FallbackSpec, Manifest, WhenOpen},
     modes::{Brake, InterceptMode},
     outcome::ToolFailure,
     registry::Tool,
@@ -24,46 +25,77 @@ use fleet::{
 use tokio::time::Instant;
 
 use super::{counts::Circuit, permit::BreakerPermit, reporter::ring};
-use crate::{brakes, dispose::Skip, worker::WorkerProcess};
+use crate::{brakes, dispose::Skip, fallback::kept as fallback, worker::WorkerProcess};
 
-/// Lets a call pass whose target may be tried. `None`: its tool has no breaker, by its newest version.
+/// How a call goes on from its breaker.
+pub(crate) enum Way {
+    /// Its target may be tried. `None`: its tool has no breaker, by its newest version.
+    Open(Option<BreakerPermit>),
+    /// It is not, for this reason, and another tool is to be asked in its place, once the call is claimed.
+    Shut(Box<ToolFailure>),
+}
+
+impl Way {
+    /// The permit, or the reason.
+    pub(crate) fn parts(self) -> (Option<BreakerPermit>, Option<Box<ToolFailure>>) {
+        match self {
+            Self::Open(permit) => (permit, None),
+            Self::Shut(failure) => (None, Some(failure)),
+        }
+    }
+}
+
+/// Lets a call pass whose target may be tried, or that asks another tool.
 pub(crate) async fn pass(
     worker: &WorkerProcess,
     pointer: &Pointer,
     tool: &Tool,
     newest: Option<&Manifest>,
-) -> Result<Option<BreakerPermit>, Skip> {
+) -> Result<Way, Skip> {
     let Some(newest) = newest else {
-        return Ok(None);
+        return Ok(Way::Open(None));
     };
-    let Some(spec) = &newest.breaker else {
-        return Ok(None);
-    };
-    let name = &tool.manifest.name;
-    let mode = brakes::mode_of(worker, Brake::Breaker, name, pointer.tenant.as_ref());
-    if mode == InterceptMode::Off {
-        return Ok(None);
-    }
-    let guarded = Guarded {
-        worker,
-        pointer,
-        tool,
-        spec,
-        when_open: newest.when_open(),
-        circuit: Circuit {
-            tool: name.clone(),
-            target: tool.manifest.executor.target(),
-        },
+    let tenant = pointer.tenant.as_ref();
+    let Some((guarded, mode)) = Guarded::of(worker, tool, newest, tenant) else {
+        return Ok(Way::Open(None));
     };
     match Box::pin(guarded.permit_now()).await? {
-        Passed::May(permit) => Ok(Some(permit)),
+        Passed::May(permit) => Ok(Way::Open(Some(permit))),
         Passed::OnlyElsewhere | Passed::Shut { .. } if mode == InterceptMode::Observe => {
-            metrics().observed(name, Brake::Breaker);
+            metrics().observed(&tool.manifest.name, Brake::Breaker);
             // It counts nothing: what is open hears only of its probes.
-            Ok(None)
+            Ok(Way::Open(None))
         }
         Passed::OnlyElsewhere => Err(Skip::OnlyHere),
-        Passed::Shut { id, until } => Err(Box::pin(guarded.shut(id, until)).await),
+        Passed::Shut { id, until } => {
+            let shut = ShutCall {
+                guarded,
+                pointer,
+                when_open: newest.when_open(),
+            };
+            let failure = Box::pin(shut.becomes(id, until)).await?;
+            Ok(Way::Shut(failure))
+        }
+    }
+}
+
+/// The permit to ask a tool in the place of another one. `Ok(None)`: it has no breaker.
+pub(crate) async fn permit_of(
+    worker: &WorkerProcess,
+    tool: &Tool,
+    tenant: Option<&Label>,
+) -> Result<Option<BreakerPermit>, &'static str> {
+    let Some((guarded, mode)) = Guarded::of(worker, tool, &tool.manifest, tenant) else {
+        return Ok(None);
+    };
+    match Box::pin(guarded.permit_now()).await {
+        Ok(Passed::May(permit)) => Ok(Some(permit)),
+        Ok(Passed::OnlyElsewhere | Passed::Shut { .. }) if mode == InterceptMode::Observe => {
+            metrics().observed(&tool.manifest.name, Brake::Breaker);
+            Ok(None)
+        }
+        Ok(Passed::OnlyElsewhere | Passed::Shut { .. }) => Err("its breaker is open"),
+        Err(_silent) => Err("its breaker was not asked"),
     }
 }
 
@@ -83,14 +115,34 @@ enum Passed {
 /// A call at the gate whose tool has a breaker.
 struct Guarded<'a> {
     worker: &'a WorkerProcess,
-    pointer: &'a Pointer,
     tool: &'a Tool,
     spec: &'a BreakerSpec,
-    when_open: WhenOpen,
     circuit: Circuit,
 }
 
-impl Guarded<'_> {
+impl<'a> Guarded<'a> {
+    /// A call of this tool, and the mode of its breaker; `None`: it has none, or it is switched off.
+    fn of(
+        worker: &'a WorkerProcess,
+        tool: &'a Tool,
+        newest: &'a Manifest,
+        tenant: Option<&Label>,
+    ) -> Option<(Self, InterceptMode)> {
+        let spec = newest.breaker.as_ref()?;
+        let name = &tool.manifest.name;
+        let mode = brakes::mode_of(worker, Brake::Breaker, name, tenant);
+        let guarded = Self {
+            worker,
+            tool,
+            spec,
+            circuit: Circuit {
+                tool: name.clone(),
+                target: tool.manifest.executor.target(),
+            },
+        };
+        (mode != InterceptMode::Off).then_some((guarded, mode))
+    }
+
     async fn permit_now(&self) -> Result<Passed, Skip> {
         let (worker, now) = (self.worker, Instant::now());
         let breakers = worker.registry.breakers();
@@ -165,29 +217,61 @@ impl Guarded<'_> {
         })
     }
 
-    /// Nothing is sent to the target now: the call ends, or waits.
-    async fn shut(&self, id: Option<BreakerId>, until: Option<Instant>) -> Skip {
+    /// The row of a breaker that an operator has forced before anything was counted.
+    async fn row(&self) -> Result<BreakerId, StoreError> {
+        let Circuit { tool, target } = &self.circuit;
+        let timeout = self.tool.manifest.timeout.longest();
+        let permitted = breakers::permit(&self.worker.pool, tool, target, timeout).await?;
+        if permitted.verdict == PermitVerdict::Granted {
+            let circuit = self.circuit.clone();
+            self.worker
+                .breakers
+                .give_back(circuit, permitted.generation);
+        }
+        Ok(permitted.id)
+    }
+}
+
+/// A call whose target is not tried now.
+struct ShutCall<'a> {
+    guarded: Guarded<'a>,
+    pointer: &'a Pointer,
+    when_open: WhenOpen,
+}
+
+impl ShutCall<'_> {
+    /// It ends, or waits; or it is claimed all the same, to ask another tool: then this returns why its own is not asked.
+    async fn becomes(
+        &self,
+        id: Option<BreakerId>,
+        until: Option<Instant>,
+    ) -> Result<Box<ToolFailure>, Skip> {
+        let Guarded { worker, tool, .. } = self.guarded;
         if self.when_open == WhenOpen::Fail {
-            match read::find(&self.worker.pool, self.pointer.call_id).await {
+            match read::find(&worker.pool, self.pointer.call_id).await {
                 Ok(Some(row)) if row.state() != State::Queued => {
-                    return Skip::NotQueued(row.state());
+                    return Err(Skip::NotQueued(row.state()));
                 }
-                Ok(Some(row)) if !may_have_happened(&row, self.tool.manifest.effect) => {
-                    return self.end(&row, until).await;
+                Ok(Some(row)) if !may_have_happened(&row, tool.manifest.effect) => {
+                    let failure = self.failure(until);
+                    let fallback = self.fallback(&row);
+                    if fallback.is_some_and(|fallback| fallback.tool.is_some()) {
+                        return Ok(Box::new(failure));
+                    }
+                    return Err(self.end(&row, &failure, fallback).await);
                 }
                 Ok(Some(_waits)) => {}
-                Ok(None) => return Skip::Gone,
-                Err(_silent) => return Skip::StoreSilent,
+                Ok(None) => return Err(Skip::Gone),
+                Err(_silent) => return Err(Skip::StoreSilent),
             }
         }
-        self.put_aside(id).await
+        Err(self.put_aside(id).await)
     }
 
-    async fn end(&self, row: &CallRow, until: Option<Instant>) -> Skip {
-        let worker = self.worker;
+    fn failure(&self, until: Option<Instant>) -> ToolFailure {
         let now = Instant::now();
-        let forced = worker.registry.controls();
-        let forced = forced.forced_breaker(&self.circuit.tool);
+        let forced = self.guarded.worker.registry.controls();
+        let forced = forced.forced_breaker(&self.guarded.circuit.tool);
         let what = if forced.is_some_and(|forced| forced.is_open && forced.holds(now)) {
             Message::fixed(
                 "an operator has stopped what is sent to what the tool depends on, so nothing was sent to it",
@@ -200,24 +284,49 @@ impl Guarded<'_> {
             )
         };
         let retry_after = Passage::Shut(until).retry_after(now);
-        let failure = ToolFailure::new(Code::CircuitOpen, what).with_retry_after(Some(retry_after));
+        ToolFailure::new(Code::CircuitOpen, what).with_retry_after(Some(retry_after))
+    }
+
+    /// What may stand in for the answer of its tool, if something may.
+    fn fallback(&self, row: &CallRow) -> Option<&FallbackSpec> {
+        let Guarded { worker, tool, .. } = self.guarded;
+        let fallback = tool.manifest.fallback.as_ref()?;
+        let may = !self.pointer.is_probe
+            && fallback::may_answer(worker, &tool.manifest.name, Some(&row.tenant));
+        may.then_some(fallback)
+    }
+
+    /// Ends the call, with what stands in for its answer if that is there.
+    async fn end(
+        &self,
+        row: &CallRow,
+        failure: &ToolFailure,
+        fallback: Option<&FallbackSpec>,
+    ) -> Skip {
+        let Guarded { worker, tool, .. } = self.guarded;
         let known = Known {
-            effect: self.tool.manifest.effect,
+            effect: tool.manifest.effect,
             language: row.language,
             cancelled: false,
             earlier_unknown: false,
             applied_late: false,
         };
-        let (call, fact) = (self.pointer.call_id, Fact::Refused(&failure));
-        let ending = Ending::by(
-            &fact,
-            &known,
-            call,
-            Guard::Queued(row.rev),
-            None,
-            worker.actor(),
-        );
-        match worker.end(&ending).await {
+        let (call, fact) = (self.pointer.call_id, Fact::Refused(failure));
+        let guard = Guard::Queued(row.rev);
+        let refused = Ending::by(&fact, &known, call, guard, None, worker.actor());
+        let ending = match fallback {
+            Some(fallback) => self.stood_in_for(refused, row, fallback).await,
+            None => refused,
+        };
+        let (ended, ending) = match worker.end(&ending).await {
+            Err(StoreError::Refused { .. }) if ending.is_stood_in_for() => {
+                tracing::warn!("the ledger does not take the answer that stands in");
+                let alone = ending.without_stand_in();
+                (worker.end(&alone).await, alone)
+            }
+            ended => (ended, ending),
+        };
+        match ended {
             Ok(moved) => {
                 if let Some(moved) = moved {
                     worker.reply(call, moved, ending, None).await;
@@ -231,11 +340,32 @@ impl Guarded<'_> {
         }
     }
 
+    async fn stood_in_for(&self, refused: Ending, row: &CallRow, spec: &FallbackSpec) -> Ending {
+        let Guarded { worker, tool, .. } = self.guarded;
+        let (name, tenant) = (&tool.manifest.name, Some(&row.tenant));
+        let began = Instant::now();
+        let facts = fallback::facts(worker, spec, self.pointer.call_id, name, tenant).await;
+        let Some(facts) = facts.filter(|facts| !facts.is_probe) else {
+            return refused;
+        };
+        let found = fallback::standing(spec, facts.stale);
+        worker.fallbacks.looked(found.is_some(), began.elapsed());
+        match (found, refused.cause_of_fallback(false, false)) {
+            (Some(stand_in), Some(cause)) => {
+                reached(Checkpoint::FellBack);
+                let large = tool.manifest.large_result;
+                let ending = refused.answered_by(&stand_in, cause);
+                ending.shortened(large.as_ref(), row.language)
+            }
+            (_, _) => refused,
+        }
+    }
+
     async fn put_aside(&self, id: Option<BreakerId>) -> Skip {
-        let worker = self.worker;
+        let Guarded { worker, .. } = self.guarded;
         let id = match id {
             Some(id) => Ok(id),
-            None => self.row().await,
+            None => self.guarded.row().await,
         };
         let put = match id {
             Ok(id) => {
@@ -251,20 +381,6 @@ impl Guarded<'_> {
                 Skip::StoreSilent
             }
         }
-    }
-
-    /// The row of a breaker that an operator has forced before anything was counted.
-    async fn row(&self) -> Result<BreakerId, StoreError> {
-        let Circuit { tool, target } = &self.circuit;
-        let timeout = self.tool.manifest.timeout.longest();
-        let permitted = breakers::permit(&self.worker.pool, tool, target, timeout).await?;
-        if permitted.verdict == PermitVerdict::Granted {
-            let circuit = self.circuit.clone();
-            self.worker
-                .breakers
-                .give_back(circuit, permitted.generation);
-        }
-        Ok(permitted.id)
     }
 }
 

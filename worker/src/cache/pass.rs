@@ -3,6 +3,8 @@
 //! The ledger decides, by the call's row. A call that is answered costs no claim, no permit of a breaker and no slot of a
 //! program. Probes of calls in doubt never come here: a kept "not found" would settle a charge as not applied.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use fleet::{
     call::State,
@@ -69,6 +71,7 @@ impl CachedCall<'_> {
             call: self.call,
             ttl: cache.ttl,
             observes: self.observes,
+            keep: self.keep(),
         };
         let began = Instant::now();
         let looked = self.worker.looking.look(row).await;
@@ -133,6 +136,13 @@ impl CachedCall<'_> {
         if self.is_limited {
             ring(self.worker, None).await;
         }
+    }
+
+    /// How long an answer may be needed beyond its time.
+    fn keep(&self) -> Duration {
+        let fallback = self.tool.manifest.fallback.as_ref();
+        let stale = fallback.and_then(|fallback| fallback.stale);
+        stale.map_or(Duration::ZERO, |stale| stale.max_age)
     }
 
     async fn queued(&self) -> Result<CallRow, Skip> {

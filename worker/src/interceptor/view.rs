@@ -95,6 +95,8 @@ pub enum EndedView {
         /// Where the call stands now: `queued`, where another attempt follows.
         state: State,
     },
+    /// The tool was asked in the place of another one, whose call this is, and this came of it.
+    StoodIn(OutcomeWord),
     /// The outcome came too late to decide: another process had decided about the attempt.
     Late,
     /// The ledger did not take the outcome. What becomes of the call is decided without it.

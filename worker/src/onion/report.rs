@@ -1,4 +1,4 @@
-//! Writes to the ledger what the interceptors and the caches did: every five seconds, and only where there is something new.
+//! Writes to the ledger what the interceptors, the caches and the fallbacks did: every five seconds, and only where there is something new.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::worker::WorkerProcess;
 /// How often it looks.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Looks until `stop` is cancelled, and then once more. A worker without interceptors and caches never asks Postgres.
+/// Looks until `stop` is cancelled, and then once more. A worker without any of them never asks Postgres.
 pub(crate) async fn run(worker: Arc<WorkerProcess>, stop: CancellationToken) {
     let mut told = Vec::new();
     loop {
@@ -20,7 +20,10 @@ pub(crate) async fn run(worker: Arc<WorkerProcess>, stop: CancellationToken) {
             .is_none();
         let chain = worker.interceptors.iter();
         let own = chain.map(|link| link.active.tally.counts(&link.active.about.name));
-        let counts: Vec<_> = own.chain(worker.cache.counts()).collect();
+        let counts: Vec<_> = own
+            .chain(worker.cache.counts())
+            .chain(worker.fallbacks.counts())
+            .collect();
         let ran: Vec<_> = counts
             .iter()
             .map(|now| (now.calls, now.errors, now.own_us))

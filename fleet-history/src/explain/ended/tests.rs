@@ -113,6 +113,24 @@ fn what_ended_says_why_and_what_can_be_done() {
                 "message": "No answer.", "suppressed": true, "attempt": {"code": "unavailable"}}}),
         ),
         (
+            "another tool answered",
+            json!({"error_code": "unavailable", "ended": {
+                "message": "No answer.", "degraded": {"kind": "other", "age_ms": null, "reason": "unavailable", "tool": "get_climate"},
+                "attempt": {"code": "unavailable"}}}),
+        ),
+        (
+            "an old answer was given at an open breaker",
+            json!({"error_code": "circuit_open", "last": {"from_state": "queued", "reason": "circuit_open"}, "ended": {
+                "message": "What the tool depends on fails.", "degraded": {"kind": "stale", "age_ms": 61_234, "reason": "circuit_open"},
+                "attempt": null}}),
+        ),
+        (
+            "its constant was given",
+            json!({"error_code": "timeout", "ended": {
+                "message": "No answer.", "degraded": {"kind": "stub", "age_ms": null, "reason": "timeout"},
+                "attempt": {"code": "timeout"}}}),
+        ),
+        (
             "lost its workers",
             json!({"error_code": "tool_crashed", "last": {"actor": "sweep", "reason": "poison"},
                 "ended": {"lost": 6, "attempt": {"number": 6, "code": "tool_crashed"}}}),

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     call::Effect,
-    manifest::{ExecutorSpec, KeyPolicy, WhenOpen, lint},
+    manifest::{ExecutorSpec, KeyPolicy, UnfitTool, WhenOpen, lint},
 };
 
 /// A manifest that is accepted, as JSON, with some fields replaced; `null` takes a field out.
@@ -199,7 +199,7 @@ fn everything_that_is_wrong_is_refused_at_its_place() {
         (json!({"description": ""}), "/description", "it is empty"),
         (json!({"description": null}), "/description", "missing"),
         (json!({"efect": "read"}), "/efect", "write effect"),
-        (json!({"fallback": {}}), "/fallback", "the fields here are"),
+        (json!({"remember": {}}), "/remember", "the fields here are"),
         (json!({"cache": {}}), "/cache/ttl", "missing"),
         (json!({"effect": null}), "/effect", "missing"),
         (json!({"effect": "reads"}), "/effect", "write read"),
@@ -1007,6 +1007,129 @@ fn a_repeat_cap_is_a_number_and_the_default_is_not_written_down() {
             panic!("{problems:?}");
         };
         assert_eq!(problem.path, "/repeat_cap");
+    }
+}
+
+#[test]
+fn a_fallback_is_of_a_read_and_answers_as_the_tool_could() {
+    let output = json!({"type": "object", "required": ["temp"], "properties": {"temp": {"type": "integer"}}});
+    let cache = json!({"ttl": "5m"});
+    let whole = json!({
+        "tool": {"name": "get_climate", "args": {"place": "{{ args.city }}"}},
+        "stale": {"max_age": "168h"},
+        "stub": {"temp": 10},
+    });
+    let all = json!({"fallback": whole, "cache": cache, "output_schema": output});
+    let written = serde_json::to_value(parse(&with(&all)).unwrap()).unwrap();
+    // What is stored is what was written.
+    assert_eq!(written["fallback"], whole);
+    for fallback in [
+        json!({"tool": {"name": "get_climate"}}),
+        json!({"stub": []}),
+        json!({"stub": false}),
+    ] {
+        parse(&with(&json!({"fallback": fallback}))).unwrap();
+    }
+    let masked = json!({"fallback": {"stub": 1}, "sensitive": {"pointers": ["/a"]}});
+    parse(&with(&masked)).unwrap();
+    // The release before reads every manifest that does not use it.
+    let written = serde_json::to_value(parse(&with(&json!({}))).unwrap()).unwrap();
+    assert_eq!(written.get("fallback"), None);
+
+    let stale =
+        |max_age: &str| json!({"fallback": {"stale": {"max_age": max_age}}, "cache": cache});
+    let stub = |stub: Value| json!({"fallback": {"stub": stub}, "output_schema": output});
+    let tool =
+        |name: &str, args: Value| json!({"fallback": {"tool": {"name": name, "args": args}}});
+    for (refused, path, write) in [
+        (json!({"fallback": true}), "/fallback", ""),
+        (json!({"fallback": {}}), "/fallback", "write"),
+        (
+            json!({"fallback": {"stub": null}}),
+            "/fallback",
+            "it names nothing",
+        ),
+        (json!({"fallback": {"answer": 1}}), "/fallback/answer", ""),
+        (
+            json!({"fallback": {"stub": 1}, "effect": "once"}),
+            "/fallback",
+            "leave fallback out",
+        ),
+        (
+            json!({"fallback": {"stub": 1}, "sensitive": {"pointers": ["/a"], "mode": "omit"}}),
+            "/fallback",
+            "write mode: mask",
+        ),
+        (
+            json!({"fallback": {"stale": {"max_age": "1h"}}}),
+            "/fallback/stale",
+            "write a cache",
+        ),
+        (
+            json!({"fallback": {"stale": {}}}),
+            "/fallback/stale/max_age",
+            "missing",
+        ),
+        (stale("0s"), "/fallback/stale/max_age", "write 1ms to 168h"),
+        (
+            stale("169h"),
+            "/fallback/stale/max_age",
+            "write 1ms to 168h",
+        ),
+        (
+            stub(json!({"temp": "cold"})),
+            "/fallback/stub/temp",
+            "output_schema",
+        ),
+        (stub(json!({})), "/fallback/stub/temp", "output_schema"),
+        (stub(json!("x".repeat(70_000))), "/fallback/stub", "64KiB"),
+        (
+            tool("get_weather", json!({})),
+            "/fallback/tool/name",
+            "cannot stand in for itself",
+        ),
+        (tool("get_climate", json!([])), "/fallback/tool/args", ""),
+        (
+            tool("get_climate", json!({"place": "{{ args. }}"})),
+            "/fallback/tool/args/place",
+            "",
+        ),
+        (
+            json!({"fallback": {"tool": {"args": {}}}}),
+            "/fallback/tool/name",
+            "missing",
+        ),
+    ] {
+        let problems = parse(&with(&refused)).unwrap_err();
+        let [problem] = problems.as_slice() else {
+            panic!("{problems:?}");
+        };
+        assert_eq!(problem.path, path, "{refused}: {problem:?}");
+        assert!(problem.message.contains(write), "{problem:?}");
+    }
+}
+
+#[test]
+fn a_tool_stands_in_for_another_only_if_it_changes_nothing_and_needs_nothing_of_its_own() {
+    let fit = |changes: Value| parse(&with(&changes)).unwrap().unfit_to_stand_in();
+    assert_eq!(fit(json!({})), None);
+    assert_eq!(fit(json!({"cache": {"ttl": "5m"}, "breaker": {}})), None);
+    let put = json!({"effect": "once"});
+    for (changes, why) in [
+        (put, UnfitTool::Writes),
+        (json!({"concurrency": 2}), UnfitTool::Limited),
+        (
+            json!({"rate_limit": {"calls": 1, "per": "1s"}}),
+            UnfitTool::Limited,
+        ),
+        (json!({"fallback": {"stub": 1}}), UnfitTool::FallsBack),
+        (
+            json!({"sensitive": {"pointers": ["/a"]}}),
+            UnfitTool::Sensitive,
+        ),
+    ] {
+        assert_eq!(fit(changes.clone()), Some(why), "{changes}");
+        assert!(!why.reason().is_empty());
     }
 }
 

@@ -54,7 +54,7 @@ impl ShowCall {
 }
 
 /// The columns that are shown, in this order; a column without a value is left out.
-const COLUMNS: [(&str, &str); 31] = [
+const COLUMNS: [(&str, &str); 32] = [
     ("call", "call_id"),
     ("tool", "tool"),
     ("version", "tool_version"),
@@ -70,6 +70,7 @@ const COLUMNS: [(&str, &str); 31] = [
     ("cancel asked", "cancel_requested"),
     ("outcome", "outcome"),
     ("source", "source"),
+    ("degraded", "degraded"),
     ("attempts", "attempts"),
     ("accepted", "accepted_at"),
     ("not before", "not_before"),

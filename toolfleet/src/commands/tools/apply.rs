@@ -7,7 +7,7 @@ use fleet::{
     manifest::{Manifest, lint},
     store::{
         StoreError, retire,
-        tools::{Applied, apply, breaker_forced, named_twice},
+        tools::{Applied, apply, breaker_forced, fallback_unfit, named_twice},
         workers,
     },
 };
@@ -56,8 +56,7 @@ impl Apply {
         }
         let reader = worker::reader_of(manifests.iter().map(|(_, manifest)| *manifest));
         manifests.extend(reader.iter().map(|reader| (BUILT_IN.to_owned(), reader)));
-        // Before the tools that name it as their probe.
-        manifests.sort_by_key(|(_, manifest)| manifest.probe.is_some());
+        manifests.sort_by_key(|(_, manifest)| manifest.turn());
         let mut connection = connect::writer(&self.store.database_url).await?;
         let mut done = Vec::new();
         let ended = self.apply_all(&manifests, &mut connection, &mut done).await;
@@ -84,6 +83,7 @@ impl Apply {
                     | Applied::ProbeUnfit
                     | Applied::LimitNamedTwice
                     | Applied::BreakerForced
+                    | Applied::FallbackUnfit(_)
             )
         });
         Ok(ExitCode::from(u8::from(refused)))
@@ -147,6 +147,9 @@ impl Apply {
                 }
                 Applied::LimitNamedTwice => format!(": {}", named_twice(manifest)),
                 Applied::BreakerForced => format!(": {}", breaker_forced(manifest)),
+                Applied::FallbackUnfit(unfit) => {
+                    format!(": {}", fallback_unfit(manifest, *unfit))
+                }
                 Applied::Created | Applied::Unchanged => String::new(),
             };
             let (tool, version, word) = (&manifest.name, manifest.version, word(*applied));
@@ -220,6 +223,7 @@ const fn word(applied: Applied) -> &'static str {
         Applied::Conflict
         | Applied::ProbeUnfit
         | Applied::LimitNamedTwice
-        | Applied::BreakerForced => "refused",
+        | Applied::BreakerForced
+        | Applied::FallbackUnfit(_) => "refused",
     }
 }

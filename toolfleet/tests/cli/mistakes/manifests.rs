@@ -60,7 +60,7 @@ pub(super) fn all() -> Vec<Mistake> {
 }
 
 /// What is wrong with a field.
-const LINES: [(&str, &str); 71] = [
+const LINES: [(&str, &str); 75] = [
     (
         "a required property that is refused",
         "input_schema: {type: object, properties: {what: {type: string, minLength: 1, description: What to look up}}, required: [where], additionalProperties: false}",
@@ -74,9 +74,19 @@ const LINES: [(&str, &str); 71] = [
     ("a timeout beyond the deadline", "timeout: 10m"),
     ("a deadline that is too long", "deadline: 25h"),
     ("a field with a slip of the pen", "no effect\nefect: read"),
-    ("a field that nothing is like", "fallback: true"),
+    ("a field that nothing is like", "remembering: true"),
     ("answers that are kept for no time", "cache: {ttl: 0s}"),
     ("answers that are kept, as a word", "cache: true"),
+    ("a fallback that names nothing", "fallback: {}"),
+    ("a fallback, as a word", "fallback: stub"),
+    (
+        "an old answer of a tool that keeps none",
+        "fallback: {stale: {max_age: 30m}}",
+    ),
+    (
+        "a stub that the tool could not answer",
+        "output_schema: {type: object, required: [found]}\nfallback: {stub: {}}",
+    ),
     (
         "a field of another system",
         "no input_schema\nparameters: {type: object}",
