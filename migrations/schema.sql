@@ -954,7 +954,7 @@ $$;
 CREATE FUNCTION toolfleet.is_brake(name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$
-    SELECT name IN ('rate_limit', 'breaker', 'retry_budget', 'repeat_cap', 'learned_timeout', 'cache', 'fallback')
+    SELECT name IN ('rate_limit', 'breaker', 'retry_budget', 'repeat_cap', 'learned_timeout', 'cache', 'fallback', 'large_result')
 $$;
 
 CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean
@@ -1330,7 +1330,7 @@ BEGIN
             'a mode is about an interceptor, and perhaps a tool, a tenant, or both'
         WHEN c.told IS NOT NULL THEN 'told is what callers refused by a pause read: a mode has none'
         WHEN c.subject IS NULL THEN
-            'subject must name an interceptor, or rate_limit, breaker, retry_budget, repeat_cap, learned_timeout, cache or fallback'
+            'subject must name an interceptor, or rate_limit, breaker, retry_budget, repeat_cap, learned_timeout, cache, fallback or large_result'
         WHEN c.subject = 'pause' THEN 'pause is mandatory: end a pause instead of switching it off'
         WHEN toolfleet.is_brake(c.subject) THEN NULL
         WHEN toolfleet.interceptor_problem(c.subject) IS NOT NULL THEN toolfleet.interceptor_problem(c.subject)

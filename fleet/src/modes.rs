@@ -41,6 +41,8 @@ words! {
         Cache = "cache",
         /// Another answer stands in for that of a tool that cannot.
         Fallback = "fallback",
+        /// Callers get a part of a large answer.
+        LargeResult = "large_result",
     }
 }
 

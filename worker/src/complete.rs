@@ -27,7 +27,7 @@ use crate::{
     conclude::{conclude, settling},
     cool_down,
     interceptor::EndedView,
-    late,
+    large_results, late,
     onion::Round,
     stage::{Attempt, Executed, Execution},
     suppression::is_suppressed,
@@ -158,10 +158,10 @@ async fn record(worker: &WorkerProcess, executed: &Executed) -> Result<Recorded,
         None => is_suppressed(worker, executed, &unbudgeted),
     };
     // Decided anew each time: while a row is locked, the call's time goes on.
-    let large = attempt.tool.manifest.large_result;
     let told = |ending: Ending, known: &Known| {
+        let (manifest, language) = (&attempt.tool.manifest, claimed.language);
         let ending = with_stand_in(ending, executed, known);
-        ending.shortened(large.as_ref(), claimed.language)
+        large_results::shortened(worker, manifest, &claimed.tenant, ending, language)
     };
     let concluded = |known: &Known| {
         let ending = conclude(executed, known, is_suppressed, worker.actor());

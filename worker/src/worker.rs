@@ -30,6 +30,7 @@ use crate::{
     executors::registry::Executors,
     fallback::counts::FallbackCounts,
     lacks::SaidLacks,
+    large_results::LargeResultCounts,
     onion::{Hearing, Link},
     programs::Programs,
     put_back::PuttingBack,
@@ -60,6 +61,8 @@ pub(crate) struct WorkerProcess {
     pub(crate) cache: Arc<CacheCounts>,
     /// What it has counted of fallbacks.
     pub(crate) fallbacks: FallbackCounts,
+    /// What it has counted of large results.
+    pub(crate) large_results: LargeResultCounts,
     pub(crate) claiming: Claiming,
     pub(crate) completing: Completing,
     pub(crate) executors: Executors,

@@ -251,6 +251,27 @@ impl Ending {
         self
     }
 
+    /// Whether it ends the call with an answer.
+    pub fn has_result(&self) -> bool {
+        let decision = self.kind.decision();
+        decision.is_some_and(|decision| decision.result.is_some())
+    }
+
+    /// Whether callers get something in place of the answer.
+    pub fn is_shortened(&self) -> bool {
+        let decision = self.kind.decision();
+        decision.is_some_and(|decision| decision.preview.is_some())
+    }
+
+    /// The same with all of the answer for callers.
+    #[must_use]
+    pub fn whole(mut self) -> Self {
+        if let EndingKind::End(decision) = &mut self.kind {
+            decision.preview = None;
+        }
+        self
+    }
+
     /// The same without the tool's answer, which could not be stored. The success stands, and of a large answer what callers would
     /// have got of it.
     #[must_use]

@@ -127,6 +127,8 @@ definitions! {
         "Attempts that ended with another attempt being due");
     SUPPRESSED_RETRIES = counter("toolfleet.suppressed.retries", "{attempt}", &[TOOL],
         "Attempts that a tool's retry budget did not allow, or not yet");
+    SHORTENED_RESULTS = counter("toolfleet.shortened.results", "{result}", &[TOOL],
+        "Answers of which callers get a part");
     OBSERVED_BRAKES = counter("toolfleet.observed.brakes", "{call}", &[TOOL, INTERCEPTOR],
         "What a brake would have stopped whose mode is observe");
     LEARNED_TIMEOUT = gauge("toolfleet.learned.timeout", "s", &[TOOL],

@@ -136,6 +136,7 @@ mod tests {
         metrics.retried(&echo);
         metrics.waited_for_start(&echo, Duration::from_millis(700));
         metrics.suppressed(&echo);
+        metrics.shortened(&echo);
         metrics.observed(&echo, Brake::Breaker);
         metrics.learned_timeout(&echo, Duration::from_millis(4_200));
         metrics.replayed(&echo, true);

@@ -61,6 +61,7 @@ pub struct Metrics {
     ended_attempts: Counter<u64>,
     retried_attempts: Counter<u64>,
     suppressed_retries: Counter<u64>,
+    shortened_results: Counter<u64>,
     observed_brakes: Counter<u64>,
     learned_timeout: Gauge<f64>,
     fenced_attempts: Counter<u64>,
@@ -238,6 +239,11 @@ impl Metrics {
         self.suppressed_retries.add(1, &[self.tools.label(tool)]);
     }
 
+    /// Callers get a part of a tool's answer.
+    pub fn shortened(&self, tool: &ToolName) {
+        self.shortened_results.add(1, &[self.tools.label(tool)]);
+    }
+
     /// A brake would have stopped a call, or an attempt of it, and only observes.
     pub fn observed(&self, tool: &ToolName, brake: Brake) {
         let labels = [
@@ -361,6 +367,7 @@ impl Metrics {
             ended_attempts: counter(meter, define::ENDED_ATTEMPTS),
             retried_attempts: counter(meter, define::RETRIED_ATTEMPTS),
             suppressed_retries: counter(meter, define::SUPPRESSED_RETRIES),
+            shortened_results: counter(meter, define::SHORTENED_RESULTS),
             observed_brakes: counter(meter, define::OBSERVED_BRAKES),
             learned_timeout: exact(meter, define::LEARNED_TIMEOUT),
             fenced_attempts: from_zero(meter, define::FENCED_ATTEMPTS),

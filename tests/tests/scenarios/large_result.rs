@@ -187,3 +187,30 @@ async fn an_answer_of_usual_size_is_left_as_it_is() {
     let kept = "SELECT preview IS NULL AS whole FROM toolfleet.finished_calls WHERE call_id = $1";
     assert_eq!(fleet.rows(kept, answer.call_id()).await[0]["whole"], true);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operators_see_what_would_be_shortened_and_give_callers_all_of_it() {
+    let (_witness, fleet) = answering(&json!("x".repeat(50_000)), LARGE).await;
+    let shortened = async || {
+        let answer = look(&fleet, "a").wait().await;
+        let row = fleet.call(answer.call_id()).await;
+        let is_shortened = answer["result"].get("$result").is_some();
+        assert_eq!(row["shortened"], is_shortened, "{row}");
+        is_shortened
+    };
+    assert!(shortened().await);
+    let set = async |mode: &str| {
+        let wish = json!({
+            "do": "set", "interceptor": "large_result", "mode": mode, "tool": "look",
+            "actor": "ada", "note": "why", "replace": true,
+        });
+        let set = fleet.ask("toolfleet.admin.control", &wish).await;
+        assert!(set["control"].is_object(), "{}", *set);
+    };
+    for mode in ["observe", "off"] {
+        set(mode).await;
+        until_so("callers to get all of it", async || !shortened().await).await;
+        set("enforce").await;
+        until_so("answers to be shortened again", shortened).await;
+    }
+}

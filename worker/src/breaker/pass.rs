@@ -25,7 +25,9 @@ use fleet::{
 use tokio::time::Instant;
 
 use super::{counts::Circuit, permit::BreakerPermit, reporter::ring};
-use crate::{brakes, dispose::Skip, fallback::kept as fallback, worker::WorkerProcess};
+use crate::{
+    brakes, dispose::Skip, fallback::kept as fallback, large_results, worker::WorkerProcess,
+};
 
 /// How a call goes on from its breaker.
 pub(crate) enum Way {
@@ -353,9 +355,9 @@ impl ShutCall<'_> {
         match (found, refused.cause_of_fallback(false, false)) {
             (Some(stand_in), Some(cause)) => {
                 reached(Checkpoint::FellBack);
-                let large = tool.manifest.large_result;
                 let ending = refused.answered_by(&stand_in, cause);
-                ending.shortened(large.as_ref(), row.language)
+                let (manifest, language) = (&tool.manifest, row.language);
+                large_results::shortened(worker, manifest, &row.tenant, ending, language)
             }
             (_, _) => refused,
         }

@@ -1,4 +1,4 @@
-//! Writes to the ledger what the interceptors, the caches and the fallbacks did: every five seconds, and only where there is something new.
+//! Writes to the ledger what the interceptors, caches, fallbacks and large results did: every five seconds, and only where there is something new.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,6 +23,7 @@ pub(crate) async fn run(worker: Arc<WorkerProcess>, stop: CancellationToken) {
         let counts: Vec<_> = own
             .chain(worker.cache.counts())
             .chain(worker.fallbacks.counts())
+            .chain(worker.large_results.counts())
             .collect();
         let ran: Vec<_> = counts
             .iter()

@@ -115,6 +115,9 @@ impl ChangeFlags {
             "rate_limit" => "/rate_limit",
             "retry_budget" => "/retry/budget",
             "learned_timeout" => "/timeout/learned",
+            "cache" => "/cache",
+            "fallback" => "/fallback",
+            "large_result" => "/large_result",
             _other => return Ok(String::new()),
         };
         let pool = connect::reader(&self.store).await?;
