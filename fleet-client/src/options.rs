@@ -34,6 +34,8 @@ pub struct Options {
     pub priority: Option<Priority>,
     /// A JSON object of at most 4 KiB that is stored with the call and passed to the tool.
     pub meta: Option<Box<RawValue>>,
+    /// Whether its tool is asked, whatever answer of an equal call is kept, and its own answer is kept for none.
+    pub no_store: bool,
 }
 
 impl Options {
@@ -63,6 +65,10 @@ impl Options {
             (
                 "Toolfleet-Language",
                 self.language.map(|word| word.to_string()),
+            ),
+            (
+                "Cache-Control",
+                self.no_store.then(|| "no-store".to_owned()),
             ),
             (
                 "Toolfleet-Priority",
@@ -113,6 +119,7 @@ mod tests {
             language: Some(Language::Zh),
             priority: Some(Priority::Low),
             meta: Some(RawValue::from_string("{\r\n \"a\": \"b\\n\"}".to_owned()).unwrap()),
+            no_store: true,
         }
     }
 
@@ -144,8 +151,13 @@ mod tests {
             (said.key, said.prefer, said.deadline, said.session, said.run)
         );
         assert_eq!(
-            (read.tool_version, read.language, Some(read.priority)),
-            (said.tool_version, said.language, said.priority)
+            (
+                read.tool_version,
+                read.language,
+                Some(read.priority),
+                read.no_store
+            ),
+            (said.tool_version, said.language, said.priority, true)
         );
         let meta: serde_json::Value = serde_json::from_str(read.meta.unwrap().get()).unwrap();
         assert_eq!(meta, serde_json::json!({"a": "b\n"}));

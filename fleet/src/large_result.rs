@@ -4,11 +4,12 @@
 //! that every reader gets the same bytes.
 
 mod part;
+mod readable;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-pub use self::part::part_at;
+pub use self::{part::part_at, readable::readable};
 
 use crate::{
     call::Language,
@@ -16,7 +17,8 @@ use crate::{
     manifest::{LargeResult, READ_RESULT},
 };
 
-/// The text of an answer: of a JSON string what it says, of everything else its JSON. Offsets and characters count in it.
+/// The text of an answer: of a JSON string what it says, of everything else its JSON with every character that can stand as itself.
+/// Offsets and characters count in it.
 ///
 /// # Errors
 ///
@@ -25,7 +27,7 @@ pub fn text_of(result: &RawValue) -> Result<String, serde_json::Error> {
     if result.get().starts_with('"') {
         return serde_json::from_str(result.get());
     }
-    Ok(result.get().to_owned())
+    Ok(readable(result.get()).into_owned())
 }
 
 /// Whether this answer is what remained of one that the ledger did not take.

@@ -233,8 +233,8 @@ impl NoReferent {
                 "没有这个结果：它不存在，或已不再保存",
             ),
             NoReferentWhy::NoSuchPath => Message::fixed(
-                "path leads nowhere in this result; read it with read_result to see what it has",
-                "path 在这个结果中不存在；请用 read_result 查看其内容",
+                "path leads nowhere in this result; it begins with /, such as /items/3; read it with read_result to see what it has",
+                "path 在这个结果中不存在；它以 / 开头，例如 /items/3；请用 read_result 查看其内容",
             ),
             NoReferentWhy::TooLarge => said!(
                 "the answers that arguments refer to have at most {REFERRED_MAX} bytes together; name a part with path",
@@ -248,16 +248,46 @@ impl NoReferent {
                 "the schema of the tool is too costly to check for answers of this size; name a part with path",
                 "这么大的结果，检查工具的 schema 代价过高；请用 path 指定其中一部分",
             ),
-            NoReferentWhy::Unfit(error) => error.message.clone(),
+            NoReferentWhy::Unfit(error) => {
+                let why = &error.message;
+                said!(
+                    "what it refers to cannot be an argument here ({why}); name a part with path",
+                    "它引用的内容在这里不能作为参数（{why}）；请用 path 指定其中一部分",
+                    why
+                )
+            }
+        }
+    }
+
+    /// What would be right, to be read after "expected".
+    const fn expected(&self) -> Message {
+        match &self.why {
+            NoReferentWhy::Whole => Message::fixed("arguments", "参数"),
+            NoReferentWhy::Malformed => Message::fixed(
+                "an object with $result and perhaps path, both texts, and nothing else",
+                "只含 $result、需要时再加 path 的对象，两者都是字符串",
+            ),
+            NoReferentWhy::TooMany => Message::fixed("at most 16 of them", "最多 16 个"),
+            NoReferentWhy::NotFound => Message::fixed(
+                "the $result of a call of yours that has succeeded and is still kept",
+                "属于你、已经成功并且仍保存着的调用的 $result",
+            ),
+            NoReferentWhy::NoSuchPath => Message::fixed(
+                "a path to a part of this result",
+                "指向这个结果某一部分的 path",
+            ),
+            NoReferentWhy::Text => Message::fixed("an object", "对象"),
+            NoReferentWhy::TooLarge | NoReferentWhy::TooCostly | NoReferentWhy::Unfit(_) => {
+                Message::fixed("a smaller or simpler part", "更小或更简单的一部分")
+            }
         }
     }
 
     /// For programs: the same list as for arguments that do not fit, and the word of `read_result`.
     pub fn details(&self, language: Language) -> Value {
-        let message = self.message();
         let mut details = json!({"left_out": 0, "violations": [{
             "path": self.place,
-            "expected": message.told(language),
+            "expected": self.expected().told(language),
             "found": RESULT,
         }]});
         let code = match &self.why {
@@ -362,7 +392,7 @@ mod tests {
             let details = none.details(*language);
             assert_eq!(details["violations"][0]["path"], "/data");
             let expected = details["violations"][0]["expected"].as_str();
-            assert_eq!(expected, Some(none.message().told(*language)));
+            assert_eq!(expected, Some(none.expected().told(*language)));
         }
         assert_eq!(none.code(), Code::InvalidArguments);
     }

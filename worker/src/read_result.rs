@@ -13,7 +13,7 @@ use fleet::{
     manifest::{Manifest, READ_RESULT},
     store::{
         PgPool,
-        results::{self, KeptResult},
+        results::{self, KeptResult, Which},
     },
 };
 use schemars::JsonSchema;
@@ -98,7 +98,8 @@ impl Tool for ReadResult {
         let Ledger { pool, readers } = self.0.as_ref().ok_or_else(unknown)?;
         let turn = Arc::clone(readers).acquire_owned().await;
         let turn = turn.map_err(|_closed| unknown())?;
-        let result = results::result(pool, context.tenant(), call, usize::MAX).await;
+        let tenant = context.tenant();
+        let result = results::result(pool, tenant, call, Which::AlsoDegraded, usize::MAX).await;
         let result = result.map_err(|_silent| ToolError::not_started("the ledger is away"))?;
         let Some(KeptResult::Text(result)) = result else {
             return Err(unknown());

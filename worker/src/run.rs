@@ -60,7 +60,7 @@ use crate::{
     fallback::counts::FallbackCounts,
     heartbeat, inability, intake,
     lacks::SaidLacks,
-    large_results::LargeResultCounts,
+    large_results::counts::LargeResultCounts,
     leave, neighbours,
     onion::{self, Chain, Hearing, Link},
     programs::Programs,

@@ -30,7 +30,7 @@ use crate::{
     executors::registry::Executors,
     fallback::counts::FallbackCounts,
     lacks::SaidLacks,
-    large_results::LargeResultCounts,
+    large_results::counts::LargeResultCounts,
     onion::{Hearing, Link},
     programs::Programs,
     put_back::PuttingBack,

@@ -53,12 +53,19 @@ fn succeeded(facts: &Facts, history: &EndedFacts) -> Explanation {
         .map_or_else(String::new, |code| {
             format!("; its answer has a flaw, {code} (docs/errors/{code}.md)")
         });
+    let how = match facts.last.reason.as_str() {
+        ANSWERED => "was answered with what an equal call had got (docs/cache.md),",
+        _ => "succeeded",
+    };
     because(
         "ended",
-        format!("it succeeded at {at}{attempt}{flaw}"),
+        format!("it {how} at {at}{attempt}{flaw}"),
         "nothing: toolfleet calls show has its result",
     )
 }
+
+/// The reason in the history for an end with a kept answer.
+const ANSWERED: &str = "answered_from_the_cache";
 
 fn on(last: &Last) -> String {
     let worker = last.worker.as_ref();

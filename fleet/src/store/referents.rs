@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     StoreError,
-    results::{self, KeptResult},
+    results::{self, KeptResult, Which},
 };
 use crate::{
     arguments::{self, Limits},
@@ -80,7 +80,7 @@ pub async fn put_in(
         waiting = others;
         let call = first.call;
         let call = call.ok_or_else(|| none(first, NoReferentWhy::NotFound))?;
-        let result = match results::result(pool, tenant, call, left.read).await? {
+        let result = match results::result(pool, tenant, call, Which::Good, left.read).await? {
             Some(KeptResult::Text(result)) => result,
             Some(KeptResult::TooLarge) => return Err(none(first, NoReferentWhy::TooLarge)),
             None => return Err(none(first, NoReferentWhy::NotFound)),

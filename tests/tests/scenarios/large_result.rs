@@ -179,6 +179,41 @@ async fn a_probe_reads_all_of_a_large_answer() {
     invariants::hold(&fleet, &witness).await;
 }
 
+/// Many programs escape all that is not ASCII.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_escaped_is_found_and_shown_as_what_it_says() {
+    let witness = Witness::start().await;
+    let item = r#"{"text": "Gr\u00fc\u00dfe und K\u00fcsse"}"#;
+    let items = vec![item; 2_000].join(", ");
+    witness.always("a", Reply::Body(format!(r#"{{"orders": [{items}]}}"#)));
+    let tools = [witness.tool("look", "read") + LARGE];
+    let fleet = Fleet::start(Spec::with(tools)).await;
+    let large = look(&fleet, "a").wait().await;
+    let preview = large["result"]["preview"].as_str().unwrap();
+    assert!(preview.contains("Grüße und Küsse"), "{}", *large);
+    let large = large.call_id();
+    let found = read(
+        &fleet,
+        json!({"ref": large, "search": "küsse", "limit": 200}),
+    )
+    .await;
+    assert!(
+        !found["result"]["matches"].as_array().unwrap().is_empty(),
+        "{}",
+        *found
+    );
+    let page = read(
+        &fleet,
+        json!({"ref": large, "path": "/orders", "limit": 100}),
+    )
+    .await;
+    assert_eq!(
+        page["result"]["items"][0]["text"], "Grüße und Küsse",
+        "{}",
+        *page
+    );
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_of_usual_size_is_left_as_it_is() {
     let (_witness, fleet) = answering(&json!({"of": "little"}), LARGE).await;

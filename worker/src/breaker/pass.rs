@@ -26,7 +26,8 @@ use tokio::time::Instant;
 
 use super::{counts::Circuit, permit::BreakerPermit, reporter::ring};
 use crate::{
-    brakes, dispose::Skip, fallback::kept as fallback, large_results, worker::WorkerProcess,
+    brakes, dispose::Skip, fallback::kept as fallback, large_results::pass as large_results,
+    worker::WorkerProcess,
 };
 
 /// How a call goes on from its breaker.

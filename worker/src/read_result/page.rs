@@ -4,11 +4,11 @@
 
 use std::fmt;
 
-use fleet::large_result::{part_at, text_of};
+use fleet::large_result::{part_at, readable, text_of};
 use schemars::JsonSchema;
 use serde::{
     Deserializer, Serialize,
-    de::{IgnoredAny, SeqAccess, Visitor},
+    de::{Error, IgnoredAny, SeqAccess, Visitor},
 };
 use serde_json::value::RawValue;
 
@@ -100,7 +100,9 @@ pub(crate) struct Match {
 /// Why there is nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoPage {
-    #[error("path leads nowhere in this result; read it without path to see what it has")]
+    #[error(
+        "path leads nowhere in this result; it begins with /, such as /items/3; read the result without path to see what it has"
+    )]
     NoSuchPath,
     #[error("offset is behind the end; begin at 0, or go on from next_offset")]
     BehindTheEnd,
@@ -173,7 +175,8 @@ impl<'de> Visitor<'de> for Items<'_> {
         while let Some(item) = items.next_element::<&RawValue>()? {
             let index = count;
             count += 1;
-            let characters = item.get().chars().count();
+            let item = readable(item.get());
+            let characters = item.chars().count();
             let is_larger = characters > limit;
             let shown = if is_larger {
                 BEGINNING.min(limit)
@@ -189,10 +192,11 @@ impl<'de> Visitor<'de> for Items<'_> {
                 Item::Beginning {
                     path: format!("{path}/{index}"),
                     characters,
-                    preview: item.get().chars().take(shown).collect(),
+                    preview: item.chars().take(shown).collect(),
                 }
             } else {
-                Item::Whole(item.to_owned())
+                let whole = RawValue::from_string(item.into_owned());
+                Item::Whole(whole.map_err(S::Error::custom)?)
             });
         }
         while items.next_element::<IgnoredAny>()?.is_some() {

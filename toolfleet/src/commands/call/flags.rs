@@ -55,6 +55,9 @@ pub struct Call {
     /// Which calls of the tenant go first; normal without it
     #[arg(long, value_parser = one_of::<Priority>(Priority::ALL, Priority::as_str))]
     pub(super) priority: Option<Priority>,
+    /// Ask the tool, whatever answer of an equal call is kept, and keep this one for none
+    #[arg(long)]
+    pub(super) no_store: bool,
     #[command(flatten)]
     pub(super) bus: BusArgs,
     /// Print the envelope on one line; with --bulk, the summary as the last line, and no progress

@@ -45,6 +45,7 @@ pub(super) fn options(call: &Call) -> Options {
         language: call.language,
         priority: call.priority,
         meta: call.meta.as_ref().map(|meta| json::raw(meta.get())),
+        no_store: call.no_store,
     }
 }
 

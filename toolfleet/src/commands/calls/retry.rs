@@ -281,6 +281,7 @@ impl Retry {
             language: Some(asked.language.parse().context("read the call's language")?),
             priority: Some(asked.priority.parse().context("read the call's priority")?),
             meta: asked.meta.as_deref().map(json::raw),
+            no_store: false,
         })
     }
 }
