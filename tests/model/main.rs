@@ -11,6 +11,7 @@
 mod actions;
 mod breaker;
 mod canonical;
+mod flight;
 mod graph;
 mod held;
 mod ledger;
