@@ -85,6 +85,10 @@ pub(crate) enum Action {
     Expire(u8),
     SettleApplied(u8),
     SettleNotApplied(u8),
+    /// A person settles a doubt that nobody will ever be able to settle.
+    SettleAbandoned(u8),
+    /// The time is over for which a key names an abandoned call: only where that rule is left out.
+    AbandonedKeyLapses,
 
     CancelReads,
     CancelActs,
@@ -125,6 +129,9 @@ impl Action {
                 Expire(call),
             ]);
             all.extend([SettleApplied(call), SettleNotApplied(call)]);
+            if config.unsettled {
+                all.push(SettleAbandoned(call));
+            }
             all.extend((0..number(config.workers)).map(|worker| Deliver(worker, call)));
         }
         for w in 0..number(config.workers) {
@@ -183,6 +190,9 @@ impl Action {
         }
         if config.cancel {
             all.extend([CancelReads, CancelActs, CancelLooksAgain]);
+        }
+        if config.rules.without == Some(Mutant::AbandonedKeyLapses) {
+            all.push(AbandonedKeyLapses);
         }
         if config.failover {
             all.extend([Backup, Failover]);
@@ -250,6 +260,8 @@ impl Action {
             | Crash(_)
             | Expire(_)
             | CancelReads
+            | SettleAbandoned(_)
+            | AbandonedKeyLapses
             | Backup
             | Failover => false,
         }

@@ -11,6 +11,7 @@
 mod actions;
 mod breaker;
 mod canonical;
+mod flight;
 mod graph;
 mod held;
 mod ledger;
@@ -117,9 +118,10 @@ fn a_once_call_holds_with_three_workers() {
 
 #[test]
 fn a_once_call_holds_after_lost_writes() {
-    let config = Config::of("once, lossy failover", Effect::Once);
+    let config = Config::of("once, lossy failover, unsettled", Effect::Once);
     holds(Config {
         failover: true,
+        unsettled: true,
         late_claims: false,
         ..config
     });
@@ -127,10 +129,11 @@ fn a_once_call_holds_after_lost_writes() {
 
 #[test]
 fn a_once_call_that_is_sent_twice_with_a_key_holds() {
-    let config = Config::of("once, sent twice with a key", Effect::Once);
+    let config = Config::of("once, sent twice with a key, unsettled", Effect::Once);
     holds(Config {
         callers: 2,
         keyed: true,
+        unsettled: true,
         ..config
     });
 }

@@ -125,8 +125,22 @@ fn rules_of_endings_are_needed() {
 #[test]
 fn rules_of_settling_are_needed() {
     let once = of(Effect::Once);
+    let abandoning = Config {
+        unsettled: true,
+        ..once
+    };
     all_are_caught([
         case(SettleUnfenced, once, NOT_APPLIED),
+        case(AbandonedIsNotApplied, abandoning, NOT_APPLIED),
+        case(
+            AbandonedKeyLapses,
+            Config {
+                callers: 2,
+                keyed: true,
+                ..abandoning
+            },
+            ONE_PER_REQUEST,
+        ),
         case(RequeueNotAppliedUnfenced, once, AT_MOST_ONCE),
         case(
             AbandonedCountsAsOver,

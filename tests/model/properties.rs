@@ -9,7 +9,7 @@ use crate::{
     actions::Action,
     protocol::Protocol,
     rules::Config,
-    state::{Breach, CALLS, Caller, Ended, Ran, Row, Step, System, is_write},
+    state::{Breach, CALLS, Caller, Ended, Ran, Row, Step, System, Worker, is_write, slot},
 };
 
 pub(crate) const AT_MOST_ONCE: &str = "an effect happens at most once";
@@ -122,7 +122,30 @@ fn situations(config: &Config) -> Vec<Property<Protocol>> {
             sometimes("settled by late evidence", |_, s| {
                 finished(s).any(|(_, row)| row.ended == Ended::Late)
             }),
-            sometimes("settled as not applied", |_, s| settled(s, State::Failed)),
+            sometimes("settled as not applied", |_, s| {
+                finished(s).any(|(_, row)| {
+                    row.ended == Ended::Settled && row.known == EffectKnown::NotApplied
+                })
+            }),
+        ]);
+    }
+    if config.unsettled {
+        all.extend([
+            sometimes(
+                "an abandoned call has happened, and nobody heard of it",
+                |_, s| finished(s).any(|(at, row)| row.is_abandoned() && s.effects(at) > 0),
+            ),
+            sometimes("a tool may still act for an abandoned call", |_, s| {
+                let acts = |worker: &Worker, call| {
+                    let runs = matches!(worker.step, Step::Claimed(job) if job.call == call);
+                    runs || worker.orphan.is_some_and(|job| job.call == call)
+                };
+                finished(s).any(|(at, row)| {
+                    row.is_abandoned()
+                        && s.effects(at) == 0
+                        && s.workers.iter().any(|worker| acts(worker, slot(at)))
+                })
+            }),
         ]);
     }
     match config.effect {
@@ -142,7 +165,10 @@ fn situations(config: &Config) -> Vec<Property<Protocol>> {
             }),
         ]),
         Effect::Once | Effect::Idempotent => all.extend([
-            sometimes("settled as applied", |_, s| settled(s, State::Succeeded)),
+            sometimes("settled as applied", |_, s| {
+                finished(s)
+                    .any(|(_, row)| row.ended == Ended::Settled && row.state == State::Succeeded)
+            }),
             sometimes("an effect that nobody heard of", |_, s| {
                 workers(s, |step| matches!(step, Step::Ended(job, Ran::Unknown) if s.effects(usize::from(job.call)) > 0))
             }),
@@ -203,10 +229,6 @@ fn workers(s: &System, is: impl Fn(Step) -> bool) -> bool {
 
 fn ended_as(s: &System, state: State) -> bool {
     finished(s).any(|(_, row)| row.state == state)
-}
-
-fn settled(s: &System, state: State) -> bool {
-    finished(s).any(|(_, row)| row.ended == Ended::Settled && row.state == state)
 }
 
 fn holds(s: &System, call: u8, attempt: u8) -> bool {

@@ -130,6 +130,8 @@ impl Protocol {
             Expire(call) => self.expire(s, at(call)),
             SettleApplied(call) => self.settle(s, at(call), true),
             SettleNotApplied(call) => self.settle(s, at(call), false),
+            SettleAbandoned(call) => self.abandon(s, at(call)),
+            AbandonedKeyLapses => Self::forget_key(s),
 
             CancelReads | CancelActs | CancelLooksAgain => self.go_on_cancelling(s, action),
 

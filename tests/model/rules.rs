@@ -35,6 +35,8 @@ pub(crate) struct Config {
     pub(crate) unanswered: bool,
     /// Whether executors may fail to end in time.
     pub(crate) abandon: bool,
+    /// Whether people abandon doubts.
+    pub(crate) unsettled: bool,
     pub(crate) rules: Rules,
 }
 
@@ -52,6 +54,7 @@ impl Config {
             late_claims: true,
             unanswered: true,
             abandon: false,
+            unsettled: false,
             rules: Rules {
                 without: None,
                 read_back_always: false,
@@ -93,6 +96,8 @@ pub(crate) enum Mutant {
     RequeueNotApplied,
     RequeueNotAppliedUnfenced,
     SettleUnfenced,
+    AbandonedIsNotApplied,
+    AbandonedKeyLapses,
     CompleteByState,
     TransactionUnguarded,
     TransactionElsewhere,

@@ -2,6 +2,7 @@
 
 use fleet::{
     call::{Effect, EffectKnown, State},
+    ending::Happened,
     retry::RetryDecision,
     state::Move,
 };
@@ -157,6 +158,44 @@ impl Protocol {
             );
         }
         true
+    }
+
+    /// `toolfleet.settle` as abandoned: the call is over, whoever may still act for it, and nothing is claimed of its effect.
+    pub(crate) fn abandon(&self, s: &mut System, at: usize) -> bool {
+        let Some(row) = s.ledger.open[at].filter(|row| row.state == State::InDoubt) else {
+            return false;
+        };
+        let known = if self.lacks(Mutant::AbandonedIsNotApplied) {
+            EffectKnown::NotApplied
+        } else {
+            EffectKnown::Unknown
+        };
+        let ended = Ended::Settled;
+        let event = Happened::Abandoned.words().event;
+        advance(
+            s,
+            at,
+            event,
+            Row {
+                ended,
+                known,
+                ..row
+            },
+        );
+        true
+    }
+
+    /// `toolfleet.key_lapsed`, of an abandoned call.
+    pub(crate) fn forget_key(s: &mut System) -> bool {
+        let is_abandoned = |call: u8| {
+            let row = s.ledger.history[usize::from(call)];
+            row.is_some_and(|row| row.is_abandoned())
+        };
+        let lapses = s.ledger.key.is_some_and(is_abandoned);
+        if lapses {
+            s.ledger.key = None;
+        }
+        lapses
     }
 
     /// Postgres falls back to the copy; in one statement, before any other process writes, what it says of calls is distrusted.

@@ -285,6 +285,11 @@ impl Row {
         self.attempt == Some(attempt)
     }
 
+    /// Whether a person has ended it as a doubt that nobody can settle.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.ended == Ended::Settled && self.known == EffectKnown::Unknown
+    }
+
     /// `toolfleet.is_fenced`: whether everything that was started for the call is proven gone.
     pub(crate) const fn is_fenced(&self) -> bool {
         !self.quarantined && self.suspects == 0

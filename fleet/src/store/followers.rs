@@ -14,7 +14,7 @@ use crate::{hold::Line, ids::CallId};
 pub struct FollowedCall {
     /// The call that they follow.
     pub leader: CallId,
-    /// Whether it waits or runs: then the others wait for it.
+    /// Whether it waits or runs, and follows no other: then these wait for it.
     pub is_open: bool,
 }
 
@@ -22,8 +22,11 @@ pub struct FollowedCall {
 pub const LINES: usize = 1_000;
 
 /// What the lines say of their leaders. The id of a call is behind the prefix; its first digit is at most f.
+///
+/// A leader that follows another call is no leader: after a purge between two looks of one call, it may follow one of its followers.
 const STANDS: &str = "SELECT l.leader, \
-        EXISTS (SELECT FROM toolfleet.open_calls o WHERE o.call_id = l.leader AND o.state IN ('queued', 'running')) AS is_open \
+        EXISTS (SELECT FROM toolfleet.open_calls o WHERE o.call_id = l.leader AND o.state IN ('queued', 'running') \
+            AND NOT (o.held AND o.line LIKE 'after/%')) AS is_open \
      FROM lines l";
 
 /// The lines of followers behind this one, in the order of their leaders' ids, at most [`LINES`]; fewer: there are no more.

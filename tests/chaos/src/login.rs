@@ -77,6 +77,8 @@ pub enum Who {
     Worker,
     /// Who calls tools.
     Agent,
+    /// Who calls tools for the other tenant.
+    OtherAgent,
     /// Who settles, and deletes streams.
     Operator,
     /// The NATS service of the world outside.
@@ -95,6 +97,7 @@ impl Who {
             Self::Dispatcher => "dispatcher.env",
             Self::Worker => "worker-default.env",
             Self::Agent => "agent-default.env",
+            Self::OtherAgent => "agent-other.env",
             Self::Operator => "operator.env",
             Self::Service => "service-nats_charge+nats_put+nats_look.env",
         }
@@ -171,7 +174,13 @@ pub async fn write(toolfleet: &Path, run: &Path) -> Result<String> {
     let folder = run.join(FOLDER);
     let mut command = Command::new(toolfleet);
     command
-        .args(["nats-config", "--tenant", "default", "--service", SERVICES])
+        .args([
+            "nats-config",
+            "--tenant",
+            "default,other",
+            "--service",
+            SERVICES,
+        ])
         .args(["--url", URL, "--out"])
         .arg(&folder);
     let said = command.output().await.context("start nats-config")?;

@@ -1,4 +1,4 @@
-//! An operator who pauses calls and forces breakers while clients are at work, and takes it back.
+//! An operator who pauses calls, forces breakers and takes it back, and purges answers, while clients are at work.
 //!
 //! Which, when and for how long depends on the seed and on how often clients have asked.
 //! Pauses are asked for over NATS. Breakers are forced as people do it at the command line, in Postgres, and without the bell:
@@ -19,7 +19,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    effects::{TOOLS, Tool},
+    effects::{OTHER_TENANT, TOOLS, Tool},
     login::Login,
     seed::{below, weighted},
 };
@@ -40,6 +40,11 @@ const FORCES: Pace = Pace {
     between: (250, 800),
     lasts: (100, 350),
 };
+const PURGES: Pace = Pace {
+    does: Does::Purge,
+    between: (200, 900),
+    lasts: (0, 1),
+};
 /// How long it may take to end what is left of them after the run, when nothing is broken any more.
 const END_MAX: Duration = Duration::from_secs(30);
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
@@ -56,6 +61,8 @@ struct Pace {
 enum Does {
     Pause,
     Force,
+    /// Takes away what is kept of the tool with a cache; that has no end.
+    Purge,
 }
 
 /// What a pause covers.
@@ -90,8 +97,9 @@ pub async fn work(
 ) -> Result<()> {
     let connection = operator.login.connect().await?;
     let pausing = operator.rounds("pauses", PAUSES, &connection, asked.clone(), &stop);
-    let forcing = operator.rounds("forced breakers", FORCES, &connection, asked, &stop);
-    tokio::join!(pausing, forcing);
+    let forcing = operator.rounds("forced breakers", FORCES, &connection, asked.clone(), &stop);
+    let purging = operator.rounds("purges", PURGES, &connection, asked, &stop);
+    tokio::join!(pausing, forcing, purging);
     Ok(())
 }
 
@@ -117,13 +125,14 @@ impl Operator {
             let answer = match pace.does {
                 Does::Pause => ask(connection, &pause(self.seed, round)).await,
                 Does::Force => self.force(round).await,
+                Does::Purge => ask(connection, &purge(self.seed, round)).await,
             };
             due = *asked.borrow() + drawn(round, "questions during", pace.lasts);
             let goes_on = until(&mut asked, due, stop).await;
             if let Some(id) = answer.as_ref().and_then(id_of) {
                 let verb = match pace.does {
                     Does::Pause => "resume",
-                    Does::Force => "unset",
+                    Does::Force | Does::Purge => "unset",
                 };
                 ask(connection, &taken_back(verb, id)).await;
             }
@@ -221,6 +230,20 @@ fn pause(seed: u64, round: u64) -> Value {
             request["value"] = "ok".into();
         }
         Scope::Queue => request["queue"] = "default".into(),
+    }
+    request
+}
+
+/// The request for the purge of this round: of all tenants, or of one.
+fn purge(seed: u64, round: u64) -> Value {
+    let mut request = json!({
+        "do": "purge",
+        "tool": "cached_look",
+        "actor": "operator",
+        "note": "round of the chaos run",
+    });
+    if below(seed, round, "tenant of a purge", 2) == 1 {
+        request["tenant"] = OTHER_TENANT.into();
     }
     request
 }

@@ -105,6 +105,7 @@ pub async fn run(plan: &Plan, options: &Options) -> Result<Outcome> {
     let clients = Clients {
         seed: plan.seed,
         agent: Who::Agent.login(world.servers.folder(), world.clients.port())?,
+        other_agent: Who::OtherAgent.login(world.servers.folder(), world.clients.port())?,
         operator: Who::Operator.login(world.servers.folder(), world.clients.port())?,
         history: history.clone(),
         effects_file: world.effects_file.clone(),
@@ -149,6 +150,7 @@ pub async fn run(plan: &Plan, options: &Options) -> Result<Outcome> {
     let accounts = Accounts {
         seed: plan.seed,
         agent: world.servers.login(Who::Agent)?,
+        other_agent: world.servers.login(Who::OtherAgent)?,
         operator: world.servers.login(Who::Operator)?,
         history: history.clone(),
     };

@@ -140,6 +140,7 @@ async fn run() -> Run {
     let running = clients::run(Clients {
         seed: SEED,
         agent: Login::anonymous(fleet.nats_url()),
+        other_agent: Login::anonymous(fleet.nats_url()),
         operator: Login::anonymous(fleet.nats_url()),
         history: path.clone(),
         effects_file,
@@ -160,6 +161,7 @@ async fn run() -> Run {
     let accounts = clients::settle_accounts(Accounts {
         seed: SEED,
         agent: Login::anonymous(fleet.nats_url()),
+        other_agent: Login::anonymous(fleet.nats_url()),
         operator: Login::anonymous(fleet.nats_url()),
         history: path.clone(),
     });

@@ -127,8 +127,10 @@ async fn a_tool_that_behaves_leaves_exactly_one_effect() {
             assert!(world.marks(n, Did::Started).is_empty(), "{}", tool.name);
         } else if tool.executor != Executor::Sql {
             let call = answer.call_id().to_string();
+            let told = effects::args(tool, n, mode, SEED)["n"].as_u64().unwrap();
             for did in [Did::Started, Did::Replied] {
-                let marks = world.marks(n, did);
+                let mut marks = world.marks(told, did);
+                marks.retain(|mark| mark.tool == tool.name);
                 assert_eq!(marks.len(), 1, "{}: {did:?}", tool.name);
                 let mark = &marks[0];
                 assert_eq!((&mark.call, mark.attempt), (&call, 1), "{}", tool.name);

@@ -20,7 +20,7 @@ use crate::support::{Ledger, Worker, end_in, ending, new_call};
 
 const TTL: Duration = Duration::from_secs(60);
 
-fn read(question: u8) -> NewCall {
+pub(crate) fn read(question: u8) -> NewCall {
     NewCall {
         effect: Effect::Read,
         args_hash: [question; 32],
@@ -28,7 +28,7 @@ fn read(question: u8) -> NewCall {
     }
 }
 
-const fn row(call: CallId) -> LookRow {
+pub(crate) const fn row(call: CallId) -> LookRow {
     LookRow {
         call,
         ttl: TTL,
@@ -37,12 +37,12 @@ const fn row(call: CallId) -> LookRow {
     }
 }
 
-fn looking(ledger: &mut Ledger) -> Looking {
+pub(crate) fn looking(ledger: &mut Ledger) -> Looking {
     let postgres = ledger.database.postgres.clone();
     Looking::start(&postgres, &mut ledger.lanes)
 }
 
-async fn look(looking: &Looking, call: CallId) -> Looked {
+pub(crate) async fn look(looking: &Looking, call: CallId) -> Looked {
     looking
         .look(row(call))
         .await
@@ -51,14 +51,14 @@ async fn look(looking: &Looking, call: CallId) -> Looked {
 }
 
 /// The call runs and ends so.
-async fn ends(ledger: &Ledger, worker: &Worker, call: CallId, kind: EndingKind) {
+pub(crate) async fn ends(ledger: &Ledger, worker: &Worker, call: CallId, kind: EndingKind) {
     let attempt = worker.claims(call).await;
     ledger
         .ends(ending(call, Guard::Attempt(attempt), kind))
         .await;
 }
 
-fn answered(result: &str) -> EndingKind {
+pub(crate) fn answered(result: &str) -> EndingKind {
     match end_in(State::Succeeded) {
         EndingKind::End(decision) => EndingKind::End(Decision {
             result: Some(result.to_owned()),
@@ -70,7 +70,7 @@ fn answered(result: &str) -> EndingKind {
 }
 
 /// The call ends with the answer of another one; whether it moved.
-async fn copies(ledger: &Ledger, call: CallId, copied: Copied) -> bool {
+pub(crate) async fn copies(ledger: &Ledger, call: CallId, copied: Copied) -> bool {
     let row = ledger.find(call).await;
     let known = Known {
         effect: Effect::Read,

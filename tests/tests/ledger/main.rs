@@ -9,6 +9,7 @@ mod agreement;
 mod answers;
 mod differential;
 mod endings;
+mod flight;
 
 mod accept;
 

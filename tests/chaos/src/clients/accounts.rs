@@ -31,6 +31,8 @@ pub struct Accounts {
     pub seed: u64,
     /// Where the fleet is reached, as whom.
     pub agent: Login,
+    /// The same for calls of the other tenant.
+    pub other_agent: Login,
     /// As whom calls are settled.
     pub operator: Login,
     /// The history of the run, which is gone on with.
@@ -63,7 +65,11 @@ pub async fn settle_accounts(accounts: Accounts) -> anyhow::Result<Summary> {
         first_op.unwrap_or(0),
         watch::Sender::new(0),
         CancellationToken::new(),
-        (vec![connection], accounts.operator.connect().await?),
+        (
+            vec![connection],
+            vec![accounts.other_agent.connect().await?],
+        ),
+        accounts.operator.connect().await?,
     ));
     let client = Client {
         id: entries

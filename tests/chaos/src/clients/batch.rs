@@ -114,14 +114,17 @@ fn items(seed: u64, first: &Call, more: u64) -> Vec<Item> {
                 other => other.clone(),
             }
         } else {
-            let kind = if lot >= TWICE + REFUSED {
+            let call = Arc::new(Call::as_item(seed, n));
+            let kind = if call.tenant() != first.tenant() {
+                // Its tenant sends no batch.
+                Kind::NoSuchTool
+            } else if lot >= TWICE + REFUSED {
                 Kind::Good
             } else if seed::happens(seed, n, "no tool", 250) {
                 Kind::NoSuchTool
             } else {
                 Kind::Hostile(Hostile::drawn_in_batch(seed, n))
             };
-            let call = Arc::new(Call::as_item(seed, n));
             Item { call, kind }
         };
         items.push(item);

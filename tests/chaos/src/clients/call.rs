@@ -5,7 +5,7 @@ use std::{fmt::Write as _, time::Duration};
 use serde_json::Value;
 
 use crate::{
-    effects::{self, Mode, TOOLS, Tool},
+    effects::{self, Mode, Tool},
     seed,
 };
 
@@ -84,10 +84,12 @@ pub const HOSTILE_KEY: &str = "hostile-";
 impl Call {
     /// The n-th call of this seed.
     pub fn drawn(seed: u64, n: u64) -> Self {
-        let tools: Vec<_> = TOOLS.iter().map(|tool| (tool, tool.often)).collect();
-        let tool: &'static Tool = seed::weighted(seed, n, "tool", &tools);
+        let tool = effects::drawn(seed, n);
         let mode = seed::weighted(seed, n, "mode", tool.modes);
+        let is_others = effects::tenant(tool.name, n) != effects::TENANT;
         let program = match seed::weighted(seed, n, "program", PROGRAMS) {
+            // A batch is one tenant's, and nobody settles for this one.
+            Program::Batch(_) | Program::WrongSettle if is_others => Program::Wait,
             Program::Batch(_) => Program::Batch(companions(seed, n)),
             program => program,
         };
@@ -101,7 +103,7 @@ impl Call {
             mode,
             args: effects::args(tool, n, mode, seed),
             key,
-            headers: headers(seed, n),
+            headers: headers(seed, n, tool),
             program,
             wait: Duration::from_secs(2 + seed::below(seed, n, "wait", 7)),
         }
@@ -116,6 +118,11 @@ impl Call {
         }
     }
 
+    /// Whose it is.
+    pub(super) fn tenant(&self) -> &'static str {
+        effects::tenant(self.tool.name, self.n)
+    }
+
     /// How many numbers it takes: a batch takes one for each of its calls.
     pub fn numbers(&self) -> u64 {
         match self.program {
@@ -126,7 +133,7 @@ impl Call {
 
     /// Arguments that are not those of this call, nor of any other.
     pub fn other_args(&self, seed: u64) -> Value {
-        effects::args(self.tool, self.n + NOBODYS, self.mode, seed)
+        effects::args(self.tool, self.n + effects::NOBODYS, self.mode, seed)
     }
 
     /// Draws something else about it, below a bound.
@@ -134,9 +141,6 @@ impl Call {
         seed::below(seed, self.n, salt, bound)
     }
 }
-
-/// No run makes so many calls; a 32-bit integer of a tool holds it.
-const NOBODYS: u64 = 1_000_000_000;
 
 /// A batch has 2 to 50 calls, and rarely many.
 fn companions(seed: u64, n: u64) -> u64 {
@@ -151,13 +155,15 @@ fn ordinary_key(seed: u64, n: u64) -> String {
     format!("call-{n}-{:016x}", seed::draw(seed, n, "key"))
 }
 
-fn headers(seed: u64, n: u64) -> Vec<(&'static str, String)> {
+fn headers(seed: u64, n: u64, tool: &Tool) -> Vec<(&'static str, String)> {
     let mut headers = Vec::new();
     let deadline = seed::weighted(seed, n, "deadline", DEADLINES);
     if deadline > 0 {
         headers.push(("Toolfleet-Deadline-Ms", deadline.to_string()));
     }
-    if seed::happens(seed, n, "has run", 300) {
+    if !tool.is_numbered() {
+        headers.push(("Toolfleet-Run", format!("n-{n}")));
+    } else if seed::happens(seed, n, "has run", 300) {
         let run = seed::below(seed, n, "run", 20);
         headers.push(("Toolfleet-Run", format!("run-{run}")));
     }
@@ -192,6 +198,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::effects::TOOLS;
 
     #[test]
     fn a_call_is_the_same_in_every_run_of_a_seed() {

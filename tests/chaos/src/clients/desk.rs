@@ -25,7 +25,7 @@ use super::{
     summary::{Summary, Tally, excerpt},
 };
 use crate::{
-    effects::Mode,
+    effects::{self, Mode},
     history::{Entry, Op, Phase, Writer},
 };
 
@@ -39,6 +39,8 @@ pub(super) struct Desk {
     next_op: AtomicU64,
     tally: Mutex<Tally>,
     connections: Vec<async_nats::Client>,
+    /// Of the other tenant.
+    others: Vec<async_nats::Client>,
     /// Of the one who settles.
     operator: async_nats::Client,
     lost: Mutex<Option<io::Error>>,
@@ -105,7 +107,8 @@ impl Desk {
         first_op: u64,
         asked: watch::Sender<u64>,
         stop: CancellationToken,
-        (connections, operator): (Vec<async_nats::Client>, async_nats::Client),
+        (connections, others): (Vec<async_nats::Client>, Vec<async_nats::Client>),
+        operator: async_nats::Client,
     ) -> Self {
         Self {
             seed,
@@ -115,6 +118,7 @@ impl Desk {
             next_op: AtomicU64::new(first_op),
             tally: Mutex::default(),
             connections,
+            others,
             operator,
             lost: Mutex::default(),
         }
@@ -149,7 +153,11 @@ impl Desk {
             self.write(client, op_id, question, Phase::Asked, None);
             self.asked.send_modify(|asked| *asked += 1);
         }
-        let answers = self.send(client, request).await.map(split);
+        let asked = questions.first();
+        let tenant = asked.map_or(effects::TENANT, |asked| {
+            effects::tenant(&asked.tool, asked.n)
+        });
+        let answers = self.send(client, tenant, request).await.map(split);
         for (index, (op_id, question)) in (first..).zip(questions).enumerate() {
             let answer = answers.as_ref().and_then(|answers| answers.get(index));
             let phase = answer.map_or(Phase::Unknown, |_| Phase::Answered);
@@ -158,17 +166,22 @@ impl Desk {
         answers.filter(|answers| answers.len() == questions.len())
     }
 
-    async fn send(&self, client: u32, request: Request) -> Option<Value> {
+    async fn send(&self, client: u32, tenant: &str, request: Request) -> Option<Value> {
         let connection = if request.endpoint.starts_with("admin.") {
             &self.operator
         } else {
-            &self.connections[usize::try_from(client).unwrap_or(0) % self.connections.len()]
+            let of_tenant = if tenant == effects::TENANT {
+                &self.connections
+            } else {
+                &self.others
+            };
+            &of_tenant[usize::try_from(client).unwrap_or(0) % of_tenant.len()]
         };
         let sent = async_nats::Request::new()
             .headers(request.headers)
             .payload(request.body)
             .timeout(None);
-        let subject = format!("toolfleet.v1.default.{}", request.endpoint);
+        let subject = format!("toolfleet.v1.{tenant}.{}", request.endpoint);
         // Around all of it: a broken connection takes a bounded number of messages and then blocks.
         let asking = connection.send_request(subject, sent);
         let message = timeout(request.patience, asking).await.ok()?.ok()?;

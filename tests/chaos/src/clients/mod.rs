@@ -53,6 +53,8 @@ pub struct Clients {
     pub seed: u64,
     /// Where they reach the fleet, as whom.
     pub agent: Login,
+    /// As whom those of the other tenant do.
+    pub other_agent: Login,
     /// As whom they settle.
     pub operator: Login,
     /// Where they write down what they do and are told.
@@ -69,6 +71,9 @@ pub struct Clients {
     pub pace: Option<Duration>,
 }
 
+/// How many connections the clients of the other tenant share.
+const OTHERS: u32 = 4;
+
 /// Lets clients make calls until they are to stop.
 ///
 /// # Errors
@@ -79,6 +84,8 @@ pub async fn run(clients: Clients) -> anyhow::Result<Summary> {
     let writer = Writer::create(&clients.history).with_context(making)?;
     let connecting = (0..clients.clients).map(|_| clients.agent.connect());
     let connections = future::try_join_all(connecting).await?;
+    let connecting = (0..OTHERS).map(|_| clients.other_agent.connect());
+    let others = future::try_join_all(connecting).await?;
     // Clients stop by themselves when nothing can be written down any more.
     let stop = clients.stop.child_token();
     let desk = Arc::new(Desk::new(
@@ -87,7 +94,8 @@ pub async fn run(clients: Clients) -> anyhow::Result<Summary> {
         0,
         clients.asked,
         stop,
-        (connections, clients.operator.connect().await?),
+        (connections, others),
+        clients.operator.connect().await?,
     ));
     let marks = Arc::new(Marks::of(clients.effects_file));
     let next = Arc::new(Numbers::default());

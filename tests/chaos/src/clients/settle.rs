@@ -16,6 +16,8 @@ use crate::{effects::Executor, history::Op};
 
 /// How many of a hundred calls in doubt are left so.
 const LEFT: u64 = 30;
+/// How many of a hundred that have a probe are left to it.
+const LEFT_TO_PROBE: u64 = 80;
 /// How many of a hundred that nobody looks into are abandoned.
 const ABANDONED: u64 = 50;
 /// How often one is looked at, or its settlement tried, before it is left after all.
@@ -29,7 +31,11 @@ impl Client {
         let Some(id) = id_of(answer).filter(|_| answer["state"] == "in_doubt") else {
             return;
         };
-        let left = call.below(self.desk.seed, "left in doubt", 100) < LEFT;
+        let drawn = call.below(self.desk.seed, "left in doubt", 100);
+        if call.tool.name == "book" && drawn < LEFT_TO_PROBE {
+            return;
+        }
+        let left = drawn < LEFT;
         if left && call.below(self.desk.seed, "abandoned", 100) < ABANDONED {
             return self.abandon(call, &id).await;
         }

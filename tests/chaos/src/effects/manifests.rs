@@ -76,6 +76,17 @@ fn manifest(tool: &Tool, places: &Places) -> Value {
     if tool.name == "paced_look" {
         manifest["rate_limit"] = json!({"calls": 3, "per": "1s", "burst": 2});
     }
+    match tool.name {
+        "cached_look" => manifest["cache"] = json!({"ttl": "4s"}),
+        // No run is so long that it changes; what it learns from is reported all the same.
+        "nats_look" => {
+            manifest["timeout"] =
+                json!({"learned": "p95x2", "floor": "1s", "ceiling": "4s", "initial": "2s"});
+        }
+        // Clients ask it about calls that are not made yet, and are told for long that there is none: a probe must not be.
+        "was_booked" => manifest["cache"] = json!({"ttl": "60s"}),
+        _ => {}
+    }
     if tool.is_guarded() {
         // Not so few failures that what its calls are told to do would open it.
         manifest["breaker"] = json!({
@@ -89,7 +100,7 @@ fn manifest(tool: &Tool, places: &Places) -> Value {
     if tool.name == "book" {
         manifest["probe"] = json!({
             "tool": "was_booked",
-            "args": {"n": "{{ args.n }}", "mode": "ok", "key": "{{ key }}"},
+            "args": {"n": "{{ args.n }}", "mode": "ok"},
             "applied_when": "result.booked == true",
             "not_applied_when": "result.booked == false",
             // Longer than a late effect takes.
@@ -104,18 +115,11 @@ fn input_schema(name: &str) -> Value {
     let text = json!({"type": "string", "maxLength": 200});
     let mut properties = json!({"n": number, "mode": text, "memo": text});
     let mut required = vec!["n", "mode"];
-    match name {
-        "transfer" => {
-            for each in ["from", "to", "amount"] {
-                properties[each] = number.clone();
-                required.push(each);
-            }
+    if name == "transfer" {
+        for each in ["from", "to", "amount"] {
+            properties[each] = number.clone();
+            required.push(each);
         }
-        "was_booked" => {
-            properties["key"] = text;
-            required.push("key");
-        }
-        _ => {}
     }
     json!({
         "type": "object",

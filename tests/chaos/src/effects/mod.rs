@@ -42,7 +42,7 @@ pub use self::{
     http::{spell, weather},
     manifests::{Places, manifests},
     tables::{ACCOUNTS, Row, TOTAL, lay_out, read_tables, total},
-    tools::{Executor, TOOLS, Tool, args, tool},
+    tools::{Executor, NOBODYS, OTHER_TENANT, TENANT, TOOLS, Tool, args, drawn, tenant, tool},
 };
 
 /// How long after the end of its attempt an effect of [`Mode::Late`] takes place.

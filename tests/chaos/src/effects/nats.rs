@@ -80,7 +80,7 @@ async fn serve(world: &Arc<World>, client: &Client, request: &Message) -> anyhow
     if told.remaining.is_zero() {
         return refuse(client, inbox, 503, "too late: nothing was done").await;
     }
-    let says = world.act(&told, None)?.says;
+    let says = world.act(&told)?.says;
     match says {
         Says::NotNow => return refuse(client, inbox, 503, "not now: nothing was done").await,
         Says::Nothing => return Ok(()),

@@ -48,6 +48,8 @@ pub(super) struct World {
     file: File,
     /// Tool and key of everything that took place.
     done: Mutex<HashSet<(String, String)>>,
+    /// Numbers of what was booked.
+    booked: Mutex<HashSet<u64>>,
     failing: AtomicBool,
     /// Whether the target of tools with a breaker fails.
     target_failing: AtomicBool,
@@ -68,6 +70,7 @@ impl World {
         Ok(Arc::new(Self {
             file: File::open(file).context("open the file of effects")?,
             done: Mutex::default(),
+            booked: Mutex::default(),
             failing: AtomicBool::new(false),
             target_failing: AtomicBool::new(false),
             late: TaskTracker::new(),
@@ -86,14 +89,10 @@ impl World {
 
     /// Does what the tool is told, as far as that has an effect, and tells what it is to say. What is turned away at the
     /// door leaves no mark.
-    pub(super) fn act(
-        self: &Arc<Self>,
-        told: &Told,
-        asked_key: Option<&str>,
-    ) -> anyhow::Result<Reply> {
+    pub(super) fn act(self: &Arc<Self>, told: &Told) -> anyhow::Result<Reply> {
         let tool = tools::tool(&told.tool).context("there is no such tool")?;
         let script = script(told.mode, told.attempt);
-        let found = asked_key.is_some_and(|key| self.is_done("book", key));
+        let found = self.is_booked(told.n);
         let fails = self.failing.load(Ordering::SeqCst)
             || tool.is_guarded() && self.target_failing.load(Ordering::SeqCst);
         if fails || script.says == Says::NotNow {
@@ -133,6 +132,10 @@ impl World {
         // Held until the effect is on disk: a request with the same key finds all of it or nothing.
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         let new = done.insert((told.tool.clone(), told.key.clone()));
+        if told.tool == "book" {
+            let mut booked = self.booked.lock().unwrap_or_else(PoisonError::into_inner);
+            booked.insert(told.n);
+        }
         match effect {
             Effect::Read => {}
             Effect::Idempotent if !new => self.file.note(told, Did::Recognised)?,
@@ -143,9 +146,9 @@ impl World {
         Ok(())
     }
 
-    fn is_done(&self, tool: &str, key: &str) -> bool {
-        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        done.contains(&(tool.to_owned(), key.to_owned()))
+    fn is_booked(&self, n: u64) -> bool {
+        let booked = self.booked.lock().unwrap_or_else(PoisonError::into_inner);
+        booked.contains(&n)
     }
 }
 

@@ -46,6 +46,12 @@ impl Tool {
         self.name.starts_with("guarded_")
     }
 
+    /// Whether the number of a call stands in its arguments. Of the others equal calls have equal arguments, and their number is in
+    /// the name of their run.
+    pub fn is_numbered(&self) -> bool {
+        !matches!(self.name, "cached_look" | "was_booked")
+    }
+
     /// Whether an open breaker ends its calls; otherwise they wait for it.
     pub fn ends_with_open_circuit(&self) -> bool {
         self.is_guarded() && self.effect != Effect::Once
@@ -77,8 +83,9 @@ impl Tool {
 /// All of them.
 pub const TOOLS: &[Tool] = &[
     of("charge", Effect::Once, Executor::Http, WIRED_WRITE),
-    of("book", Effect::Once, Executor::Http, WIRED_WRITE),
-    of("was_booked", Effect::Read, Executor::Http, ALWAYS),
+    // Its doubts are a probe's to settle, which asks the second; clients ask that one about bookings that are not made yet.
+    of("book", Effect::Once, Executor::Http, PROBED_WRITE).called(2),
+    of("was_booked", Effect::Read, Executor::Http, ALWAYS).called(3),
     of("put", Effect::Idempotent, Executor::Http, WIRED_WRITE),
     of("look", Effect::Read, Executor::Http, WIRED_READ),
     of("unreachable", Effect::Once, Executor::Http, NEVER),
@@ -101,6 +108,8 @@ pub const TOOLS: &[Tool] = &[
     of("native_look", Effect::Read, Executor::Native, WIRED_READ),
     // It may start only so often, and is called about as often as it may start.
     of("paced_look", Effect::Read, Executor::Http, WIRED_READ).called(3),
+    // Two tenants ask it the same few questions, and its answer depends on who asks.
+    of("cached_look", Effect::Read, Executor::Http, CACHED_READ).called(6),
     // Their target fails in spells, and a breaker stands before it.
     of("guarded_look", Effect::Read, Executor::Http, WIRED_READ).called(2),
     of(
@@ -129,6 +138,21 @@ const WIRED_WRITE: &[(Mode, u64)] = &[
     (Mode::Garbage, 1),
     (Mode::Huge, 1),
 ];
+/// More of what leaves a doubt although it is done.
+const PROBED_WRITE: &[(Mode, u64)] = &[
+    (Mode::Ok, 50),
+    (Mode::Slow, 14),
+    (Mode::Refuse, 4),
+    (Mode::Business, 4),
+    (Mode::ErrorBefore, 3),
+    (Mode::ErrorAfter, 9),
+    (Mode::ResetAfter, 7),
+    (Mode::HangBefore, 2),
+    (Mode::HangAfter, 3),
+    (Mode::Late, 2),
+    (Mode::Garbage, 1),
+    (Mode::Huge, 1),
+];
 const WIRED_READ: &[(Mode, u64)] = &[
     (Mode::Ok, 61),
     (Mode::Slow, 16),
@@ -139,6 +163,15 @@ const WIRED_READ: &[(Mode, u64)] = &[
     (Mode::HangBefore, 2),
     (Mode::Garbage, 1),
     (Mode::Huge, 1),
+];
+/// So that equal calls come while one of them runs, and some of these fail.
+const CACHED_READ: &[(Mode, u64)] = &[
+    (Mode::Ok, 50),
+    (Mode::Slow, 24),
+    (Mode::Business, 16),
+    (Mode::Refuse, 4),
+    (Mode::ErrorBefore, 3),
+    (Mode::ResetAfter, 3),
 ];
 const PROGRAM_WRITE: &[(Mode, u64)] = &[
     (Mode::Ok, 54),
@@ -223,6 +256,41 @@ pub fn tool(name: &str) -> Option<&'static Tool> {
     TOOLS.iter().find(|tool| tool.name == name)
 }
 
+/// Whose most calls are.
+pub const TENANT: &str = "default";
+/// Who asks the same questions.
+pub const OTHER_TENANT: &str = "other";
+/// How many different questions there are.
+const QUESTIONS: u64 = 2;
+/// What questions are numbered from: no call has such a number, and a 32-bit integer of a tool holds it.
+const FIRST_QUESTION: u64 = 2_000_000_000;
+/// No run makes so many calls.
+pub const NOBODYS: u64 = 1_000_000_000;
+
+/// Whose the `n`-th call of a run is, where it is one of this tool.
+pub fn tenant(tool: &str, n: u64) -> &'static str {
+    if tool == "cached_look" && n % 2 == 1 {
+        OTHER_TENANT
+    } else {
+        TENANT
+    }
+}
+
+/// The tool of the `n`-th call.
+pub fn drawn(seed: u64, n: u64) -> &'static Tool {
+    let tools: Vec<_> = TOOLS.iter().map(|tool| (tool, tool.often)).collect();
+    seed::weighted(seed, n, "tool", &tools)
+}
+
+/// The next call that books something: who asks about it asks too early.
+fn next_booking(seed: u64, n: u64) -> u64 {
+    let later = n + 1..;
+    later
+        .into_iter()
+        .find(|later| drawn(seed, *later).name == "book")
+        .unwrap_or(n)
+}
+
 /// What a client sends in the `n`-th call of a run. Another seed makes other arguments of the same call.
 pub fn args(tool: &Tool, n: u64, mode: Mode, seed: u64) -> Value {
     let text = MEMOS[usize::try_from(seed::below(seed, n, "memo", 6)).expect("it is below 6")];
@@ -236,8 +304,19 @@ pub fn args(tool: &Tool, n: u64, mode: Mode, seed: u64) -> Value {
             args["to"] = ((from + apart) % ACCOUNTS).into();
             args["amount"] = (1 + seed::below(seed, n, "amount", 40)).into();
         }
-        // No call has this key: a probe asks for the others.
-        "was_booked" => args["key"] = format!("nobody-{n}").into(),
+        // As a probe asks.
+        "was_booked" => {
+            let booking = next_booking(seed, n);
+            args = json!({"n": booking, "mode": mode});
+        }
+        "cached_look" => {
+            let question = if n < NOBODYS {
+                seed::below(seed, n, "question", QUESTIONS)
+            } else {
+                QUESTIONS
+            };
+            args = json!({"n": FIRST_QUESTION + question, "mode": mode});
+        }
         _ => {}
     }
     args
@@ -280,7 +359,11 @@ mod tests {
         for tool in TOOLS {
             let once = args(tool, 5, Mode::Ok, 1);
             assert_eq!(once, args(tool, 5, Mode::Ok, 1));
-            assert_ne!(once, args(tool, 5, Mode::Ok, 2), "{}", tool.name);
+            // Of equal calls some are equal; another one's key is sent with arguments of its own all the same.
+            if tool.is_numbered() {
+                assert_ne!(once, args(tool, 5, Mode::Ok, 2), "{}", tool.name);
+            }
+            assert_ne!(once, args(tool, 5 + NOBODYS, Mode::Ok, 1), "{}", tool.name);
             assert_ne!(once["from"].as_u64().map(Some), Some(once["to"].as_u64()));
         }
     }

@@ -269,6 +269,53 @@ pub static ALL: &[Mutant] = &[
         ],
         ..NONE
     },
+    Mutant {
+        name: "probe_sees_cache",
+        mistake: "the probe of a call in doubt is answered by an equal call that came before, and counts as one that has looked",
+        rule: "state_agrees_with_effect",
+        needs: "clients that ask whether something was booked before it is, and bookings that end in doubt although they were made",
+        planting: Some(Planting::Function {
+            name: "toolfleet.look",
+            find: " OR o.probe_of IS NOT NULL",
+            replace: "",
+        }),
+        sources: &[Source {
+            file: "worker/src/cache/pass.rs",
+            find: "    if pointer.is_probe {\n        return Ok(());\n",
+            replace: "    if pointer.is_probe && !fleet::mutant::on(\"probe_sees_cache\") {\n        return Ok(());\n",
+        },
+        // An answer from the cache has no attempt, so it says nothing about now.
+        Source {
+            file: "dispatcher/src/sweep/probe.rs",
+            find: "Some(from) if seen_at.is_some_and(|seen_at| seen_at >= from) => {\n",
+            replace: "Some(from) if seen_at.map_or(fleet::mutant::on(\"probe_sees_cache\"), |seen_at| seen_at >= from) => {\n",
+        }],
+        ..NONE
+    },
+    Mutant {
+        name: "key_without_tenant",
+        mistake: "equal calls of two tenants are one",
+        rule: "answers_are_of_their_tenant",
+        needs: "two tenants that ask the same",
+        planting: Some(Planting::Function {
+            name: "toolfleet.answer_key",
+            find: "tenant || E'\\n' || tool",
+            replace: "tool",
+        }),
+        ..NONE
+    },
+    Mutant {
+        name: "followers_forgotten",
+        mistake: "calls that follow another one are not let go when it is over",
+        rule: "nothing_waits_for_nobody",
+        needs: "calls that come while an equal one runs",
+        edits: &[Edit {
+            statement: "followers",
+            find: "EXISTS (SELECT FROM toolfleet.open_calls o WHERE o.call_id = l.leader AND",
+            replace: "NOT EXISTS (SELECT FROM toolfleet.open_calls o WHERE false AND",
+        }],
+        ..NONE
+    },
     // The tool runs.
     Mutant {
         name: "key_per_attempt",

@@ -10,6 +10,7 @@ use fleet::{
         accept::Accept,
         claim::{Claim, read_back},
         complete::{AttemptCost, Complete, Ending, EndingKind, Guard},
+        followers,
         lane::{Locks, Statement},
         read, sweep, walk,
     },
@@ -123,6 +124,11 @@ async fn sent(database: &Database) -> BTreeMap<&'static str, Sent> {
     sweep::lost(&pool, true).await.unwrap();
     note(
         "lost_behind",
+        Sent::last(&mut pool.acquire().await.unwrap()).await,
+    );
+    followers::lines_behind(&pool, None).await.unwrap();
+    note(
+        "followers",
         Sent::last(&mut pool.acquire().await.unwrap()).await,
     );
     read::find(&pool, call).await.unwrap();

@@ -104,7 +104,8 @@ pub struct Held {
     pub call_id: String,
     /// The line in which it waits.
     pub line: String,
-    /// Whether that line waits for something: a pause that lasts, a breaker that is open, a start that is not free.
+    /// Whether that line waits for something: a pause that lasts, a breaker that is open, a start that is not free, an equal call
+    /// that is open.
     pub has_cause: bool,
 }
 
@@ -142,6 +143,10 @@ pub struct Call {
     pub source: Option<String>,
     /// Which of the clients' calls; none for what no client made.
     pub n: Option<u64>,
+    /// The number in its arguments: its own, or of equal calls the same.
+    pub told: Option<u64>,
+    /// What a tool with a cache answered.
+    pub answer: Option<Value>,
     /// Its key.
     pub key_hash: Option<String>,
     /// The code of its error, where it has one.
@@ -206,6 +211,8 @@ pub struct Event {
     pub attempt_id: Option<String>,
     /// Of a move back into the queue: whether the attempt counts.
     pub spent: Option<bool>,
+    /// Of an answer from the cache: the call that has it.
+    pub copied_from: Option<String>,
 }
 
 /// A call in doubt.
@@ -249,6 +256,8 @@ pub struct ToolRow {
     pub attempts_max: u32,
     /// How often its attempts may start.
     pub rate: Option<Rate>,
+    /// How long its answers count, in milliseconds.
+    pub ttl_ms: Option<Moment>,
 }
 
 /// How often attempts of a tool may start, over the whole fleet.

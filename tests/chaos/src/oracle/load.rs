@@ -128,7 +128,8 @@ async fn rows(pool: &PgPool, what: &'static str, sql: &'static str) -> Result<Ve
 async fn ledger(pool: &PgPool, clock: &Clock) -> Result<Ledger> {
     let mut ledger = Ledger::default();
     let calls = "SELECT json_build_object('call_id', call_id, 'tenant', tenant, 'tool', tool, 'effect', effect, 'state', state, \
-                 'source', source, 'n', args->>'n', 'key_hash', idempotency_key_hash, 'code', error->>'code', \
+                 'source', source, 'told', args->>'n', 'n', CASE WHEN run LIKE 'n-%' THEN substr(run, 3) ELSE args->>'n' END, \
+                 'answer', CASE WHEN tool = 'cached_look' THEN result END, 'key_hash', idempotency_key_hash, 'code', error->>'code', \
                  'attempts', attempts, 'probe_of', probe_of, 'accepted_at', (extract(epoch FROM accepted_at) * 1000)::bigint, \
                  'deadline_at', (extract(epoch FROM deadline_at) * 1000)::bigint, \
                  'finished_at', (extract(epoch FROM finished_at) * 1000)::bigint) FROM toolfleet.calls";
@@ -146,6 +147,12 @@ async fn ledger(pool: &PgPool, clock: &Clock) -> Result<Ledger> {
                 .text("n")
                 .filter(|_| row.text("probe_of").is_none())
                 .and_then(|n| n.parse().ok()),
+            told: row.text("told").and_then(|told| told.parse().ok()),
+            answer: row
+                .row
+                .get("answer")
+                .filter(|answer| !answer.is_null())
+                .cloned(),
             key_hash: row.text("key_hash"),
             code: row.text("code"),
             attempts: row.number("attempts")?,
@@ -178,7 +185,7 @@ async fn ledger(pool: &PgPool, clock: &Clock) -> Result<Ledger> {
     }
     let events = "SELECT json_build_object('call_id', call_id, 'revision', revision, 'at', (extract(epoch FROM at) * 1000)::bigint, \
                   'from', from_state, 'to', to_state, 'actor', actor, 'reason', reason, 'attempt_id', attempt_id, \
-                  'spent', details->'spent') FROM toolfleet.call_events";
+                  'spent', details->'spent', 'copied_from', details->>'from') FROM toolfleet.call_events";
     for row in rows(pool, "view call_events", events).await? {
         let row = Row { row, clock };
         ledger.events.push(Event {
@@ -191,6 +198,7 @@ async fn ledger(pool: &PgPool, clock: &Clock) -> Result<Ledger> {
             reason: row.needed("reason")?,
             attempt_id: row.text("attempt_id"),
             spent: row.row["spent"].as_bool(),
+            copied_from: row.text("copied_from"),
         });
     }
     let doubts = "SELECT json_build_object('call_id', call_id, 'worker_fenced', worker_fenced) FROM toolfleet.in_doubt";
@@ -220,7 +228,7 @@ async fn ledger(pool: &PgPool, clock: &Clock) -> Result<Ledger> {
         });
     }
     let tools = "SELECT json_build_object('tool', tool, 'effect', effect, 'executor', manifest->'executor', \
-                 'retry', manifest->'retry', 'rate', manifest->'rate_limit') FROM toolfleet.tools WHERE current";
+                 'retry', manifest->'retry', 'rate', manifest->'rate_limit', 'cache', manifest->'cache') FROM toolfleet.tools WHERE current";
     for row in rows(pool, "view tools", tools).await? {
         let row = Row { row, clock };
         let executor = row.row["executor"]
@@ -234,6 +242,7 @@ async fn ledger(pool: &PgPool, clock: &Clock) -> Result<Ledger> {
             executor: executor.context("a tool's executor")?.clone(),
             attempts_max: retry.attempts_max(),
             rate: brakes::rate(&row.row["rate"])?,
+            ttl_ms: brakes::ttl_ms(&row.row["cache"])?,
         });
     }
     ledger.pauses = brakes::pauses(pool, clock).await?;

@@ -60,6 +60,7 @@ fn tool(name: &str, effect: Effect, executor: &str) -> ToolRow {
         executor: executor.to_owned(),
         attempts_max: 3,
         rate: None,
+        ttl_ms: None,
     }
 }
 
@@ -90,6 +91,8 @@ fn succeeded(facts: &mut Facts, n: u64, tool: &str) {
         state: State::Succeeded,
         source: Some("live".to_owned()),
         n: Some(n),
+        told: Some(n),
+        answer: None,
         key_hash: Some(format!("hash-{n}")),
         code: None,
         attempts: 1,
@@ -156,6 +159,7 @@ pub(crate) fn event(n: u64, revision: i64, from: Option<State>, to: State, reaso
         reason: reason.to_owned(),
         attempt_id: (revision > 0).then(|| format!("attempt-{n}-1")),
         spent: None,
+        copied_from: None,
     }
 }
 
@@ -399,6 +403,14 @@ pub(crate) fn everything_happened() -> Facts {
             .unwrap()
             .started_at = 1_000 * seconds;
     }
+    // Two equal calls of a tool with a cache: the first one failed while the other one waited for it.
+    facts.ledger.tools[3].ttl_ms = Some(1_000);
+    for n in [15, 19] {
+        call(&mut facts, n).told = Some(15);
+    }
+    let leader = call(&mut facts, 15);
+    (leader.state, leader.finished_at) = (State::Failed, Some(at(19) + 5));
+    call(&mut facts, 23).source = Some("cache".to_owned());
     for is_open in [true, false] {
         facts.ledger.forced.push(Forced {
             control_id: 1,
@@ -430,6 +442,8 @@ pub(crate) fn everything_happened() -> Facts {
         one(r#"toolfleet_skipped_claims_total{reason="starts_in"}"#),
         one(r#"toolfleet_skipped_claims_total{reason="limited"}"#),
         one("toolfleet_held_wait_seconds_count"),
+        one(r#"toolfleet_cache_looks_total{found="followed"}"#),
+        one(r#"toolfleet_cache_looks_total{found="miss"}"#),
         one("toolfleet_breaker_openings_total"),
         (
             r#"toolfleet_skipped_claims_total{reason="circuit_open"}"#.to_owned(),
@@ -445,6 +459,26 @@ pub(crate) fn everything_happened() -> Facts {
         }
     }
     facts
+}
+
+/// A number's call was answered by another one of its tool, whose answers count for as long as this.
+pub(crate) fn hit(facts: &mut Facts, n: u64, from: u64, ttl_ms: Moment) {
+    let row = call(facts, n);
+    (row.source, row.told) = (Some("cache".to_owned()), Some(from));
+    let tool = row.tool.clone();
+    let tools = facts.ledger.tools.iter_mut();
+    tools
+        .filter(|row| row.tool == tool)
+        .for_each(|row| row.ttl_ms = Some(ttl_ms));
+    let call_id = id(n);
+    let events = facts.ledger.events.iter_mut();
+    events
+        .filter(|event| event.call_id == call_id && event.revision == 2)
+        .for_each(|event| event.copied_from = Some(id(from)));
+    let answers = facts.history.iter_mut().filter(|entry| entry.n == n);
+    for answer in answers.filter_map(|entry| entry.answer.as_mut()) {
+        answer["result"]["n"] = from.into();
+    }
 }
 
 /// A call of `charge` that was settled as not applied, and whose remote had the effect after that and after its time.

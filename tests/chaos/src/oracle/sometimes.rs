@@ -7,7 +7,7 @@ use fleet::call::State;
 
 use super::{
     case::{Case, Told},
-    facts::{How, ToolRow, text},
+    facts::{Call, How, ToolRow, text},
     rules::is_ended_by_breaker,
 };
 use crate::{
@@ -152,6 +152,14 @@ counters! {
         |case| len(case.facts.ledger.forced.iter().filter(|one| one.is_open));
     breaker_forced_closed: "an operator forced a breaker closed", "view control_log",
         |case| len(case.facts.ledger.forced.iter().filter(|one| !one.is_open));
+    hit: "a call was answered by an equal one", "view calls",
+        |case| len(case.calls.values().filter(|call| call.source.as_deref() == Some("cache")));
+    followed: "a call was put aside behind an equal one that fetched the answer", "metric cache_looks",
+        |case| looked(case, "followed");
+    led: "a call fetched an answer for equal ones", "metric cache_looks",
+        |case| looked(case, "miss");
+    taken_over: "a call that fetched an answer ended without one, and an equal call that had waited for it ran", "views calls, attempts",
+        taken_over;
     overloaded_refused: "a dispatcher had too much in hand", "history",
         |case| answers(case, |told| told.code == Some("overloaded"));
     store_unavailable_refused: "the ledger was out of reach, and a client was told so", "history",
@@ -183,6 +191,10 @@ fn lost_answer(case: &Case<'_>, statement: &str, found: &str) -> u64 {
         "toolfleet_lost_answers_total",
         &[("statement", statement), ("found", found)],
     )
+}
+
+fn looked(case: &Case<'_>, found: &str) -> u64 {
+    case.metric("toolfleet_cache_looks_total", &[("found", found)])
 }
 
 fn moves(case: &Case<'_>, reason: &str) -> u64 {
@@ -244,6 +256,35 @@ fn retried_by_a_new_process(case: &Case<'_>) -> u64 {
         !pair[1].late
             && began.is_some_and(|began| pair[0].finished_at.is_some_and(|ended| ended <= began))
     }))
+}
+
+/// Calls of tools with a cache that waited while an equal one ran and ended without an answer, and that ran then.
+fn taken_over(case: &Case<'_>) -> u64 {
+    let has_cache = |call: &&&Call| {
+        let tool = case.tools.get(call.tool.as_str());
+        tool.is_some_and(|tool| tool.ttl_ms.is_some())
+    };
+    let calls: Vec<&Call> = case.calls.values().filter(has_cache).copied().collect();
+    let began = |call: &Call| {
+        case.attempts(&call.call_id)
+            .first()
+            .map(|one| one.started_at)
+    };
+    let took_over = |call: &Call| {
+        calls.iter().any(|leader| {
+            let is_equal = (&leader.tenant, &leader.tool, leader.told)
+                == (&call.tenant, &call.tool, call.told)
+                && case.mode(leader) == case.mode(call);
+            let (Some(led), Some(began), Some(ended)) =
+                (began(leader), began(call), leader.finished_at)
+            else {
+                return false;
+            };
+            let waited = led <= call.accepted_at && call.accepted_at < ended && ended <= began;
+            is_equal && leader.state != State::Succeeded && waited
+        })
+    };
+    len(calls.iter().filter(|call| took_over(call)))
 }
 
 /// How long a tool has to start as often as it may before that is no accident, in seconds.

@@ -1,7 +1,7 @@
-//! What keeps calls from starting: pauses, forced breakers, rates, and who waits for them.
+//! What keeps calls from starting: pauses, forced breakers, rates, equal calls, and who waits for them.
 
 use anyhow::{Context as _, Result};
-use fleet::manifest::RateLimit;
+use fleet::manifest::{CacheSpec, RateLimit};
 use serde_json::Value;
 use sqlx::PgPool;
 
@@ -23,6 +23,15 @@ pub(super) fn rate(written: &Value) -> Result<Option<Rate>> {
         per_ms: u64::try_from(per.as_millis())?,
         burst: limit.burst.unwrap_or(1).into(),
     }))
+}
+
+/// How long a tool's answers count, as its manifest says, in milliseconds.
+pub(super) fn ttl_ms(written: &Value) -> Result<Option<Moment>> {
+    if written.is_null() {
+        return Ok(None);
+    }
+    let cache: CacheSpec = serde_json::from_value(written.clone()).context("a tool's cache")?;
+    Ok(Some(Moment::try_from(cache.ttl.as_millis())?))
 }
 
 /// Every control of a kind that was set, with its end.
@@ -107,7 +116,7 @@ pub(super) async fn breakers(pool: &PgPool) -> Result<Vec<BreakerRow>> {
 /// The calls that are held now, and whether they wait for something.
 ///
 /// That is a pause that lasts; a breaker that is forced open, is open or has permits out, neither for longer than its time and
-/// some; a start of their tool's rate, where one was given out just now.
+/// some; a start of their tool's rate, where one was given out just now; an equal call that is open and follows none itself.
 ///
 /// # Errors
 ///
@@ -124,7 +133,10 @@ pub async fn held(pool: &PgPool) -> Result<Vec<Held>> {
             UNION ALL \
             SELECT FROM toolfleet.limits l \
             WHERE o.line = 'tool/' || o.tool AND o.tool = ANY(l.tools) \
-                AND l.used_at > clock_timestamp() - interval '2 seconds')) \
+                AND l.used_at > clock_timestamp() - interval '2 seconds' \
+            UNION ALL \
+            SELECT FROM toolfleet.open_calls f \
+            WHERE 'after/' || f.call_id = o.line AND f.state IN ('queued', 'running') AND NOT (f.held AND f.line LIKE 'after/%'))) \
         FROM toolfleet.open_calls o WHERE o.held AND o.state = 'queued'";
     let rows = rows(pool, "held calls", sql).await?.into_iter();
     let held = rows.map(|row| {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::{
+    effects::{Tool, tool},
     history::{Entry, Op, Phase},
     oracle::{
         case::{Case, at_large, breach, submits},
@@ -119,7 +120,8 @@ pub(super) fn refused_leaves_nothing(case: &Case<'_>) -> Vec<Breach> {
             uncertain.insert(told.entry.n);
         }
     }
-    let marked: BTreeSet<u64> = case.facts.marks.iter().map(|mark| mark.n).collect();
+    let marks = case.facts.marks.iter();
+    let marked: BTreeSet<(&str, u64)> = marks.map(|mark| (mark.tool.as_str(), mark.n)).collect();
     let mut breaches = Vec::new();
     let refused = case
         .asked
@@ -133,7 +135,8 @@ pub(super) fn refused_leaves_nothing(case: &Case<'_>) -> Vec<Breach> {
             );
             breaches.push(breach(REFUSED, &call.call_id, what));
         }
-        if marked.contains(n) {
+        // Where equal calls have equal arguments, no number says whose mark it is.
+        if is_numbered(asked.tool) && marked.contains(&(asked.tool, *n)) {
             let what = format!(
                 "number {n} of {} was always refused, and its tool was asked",
                 asked.tool
@@ -172,20 +175,25 @@ pub(super) fn answers_belong_to_their_questions(case: &Case<'_>) -> Vec<Breach> 
         if let Some(asked) = entry.call_id.as_deref().filter(|id| *id != call) {
             wrong(format!("who asked about {asked} was told of this call"));
         }
-        let stored = case.calls.get(call).and_then(|call| call.n);
-        for n in [stored, number(told.answer.get("result"))]
-            .into_iter()
-            .flatten()
-        {
-            if n != entry.n {
+        let stored = case.calls.get(call);
+        // What its tool was told is its own number, or one that equal calls have.
+        let told_number = stored.and_then(|call| call.told).unwrap_or(entry.n);
+        for (n, expected) in [
+            (stored.and_then(|call| call.n), entry.n),
+            (number(told.answer.get("result")), told_number),
+        ] {
+            if let Some(n) = n.filter(|n| *n != expected) {
                 wrong(format!(
-                    "who asked number {} was told of number {n}",
-                    entry.n
+                    "who asked number {expected} was told of number {n}"
                 ));
             }
         }
     }
     breaches
+}
+
+fn is_numbered(name: &str) -> bool {
+    tool(name).is_none_or(Tool::is_numbered)
 }
 
 /// The number that a tool's answer names.

@@ -4,6 +4,7 @@ use super::{case::Case, verdict::Breach};
 
 mod accepted;
 mod attempts;
+mod caches;
 mod effects;
 mod moves;
 mod paused;
@@ -45,6 +46,9 @@ pub const ALL: &[(&str, Rule)] = &[
     (waits::AGAIN, waits::an_open_breaker_tries_again),
     (waits::UNKNOWN, waits::an_open_breaker_ends_nothing_unknown),
     (rates::RATE, rates::starts_keep_their_rate),
+    (caches::TENANT, caches::answers_are_of_their_tenant),
+    (caches::HIT, caches::an_answer_that_is_given_again_counts),
+    (caches::DEGRADED, caches::degraded_is_marked),
     (moves::LEGAL, moves::moves_are_legal),
     (moves::CLASS, moves::states_fit_the_effect_class),
     (moves::STUCK, moves::nothing_is_stuck),

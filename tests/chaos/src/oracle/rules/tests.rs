@@ -14,8 +14,8 @@ use crate::{
         facts::{Exit, Facts, Forced, Held, How, Moment, Pause, Rate, Session},
         judge,
         sample::{
-            at, attempt, call, clean, doubt, event, id, late_after_settlement, mark, say, set_mode,
-            strike, tell,
+            at, attempt, call, clean, doubt, event, hit, id, late_after_settlement, mark, say,
+            set_mode, strike, tell,
         },
     },
     plan::Member,
@@ -255,6 +255,38 @@ const BROKEN: &[(&str, Break)] = &[
             .events
             .retain(|event| event.call_id != id(3) || event.revision != 1)
     }),
+    (caches::TENANT, |facts| {
+        call(facts, 3).answer = Some(json!({"n": 3, "tenant": "other"}));
+        ended(facts, 3)["result"]["tenant"] = json!("default");
+    }),
+    (caches::TENANT, |facts| {
+        call(facts, 3).answer = Some(json!({"n": 7, "tenant": "default"}));
+        ended(facts, 3)["result"]["tenant"] = json!("default");
+    }),
+    (caches::TENANT, |facts| {
+        call(facts, 3).answer = Some(json!({"n": 3, "tenant": "default"}));
+        ended(facts, 3)["result"]["tenant"] = json!("other");
+    }),
+    // It was 3,600 ms old.
+    (caches::HIT, |facts| hit(facts, 39, 3, 500)),
+    (caches::HIT, |facts| {
+        hit(facts, 39, 3, 60_000);
+        call(facts, 3).source = Some("cache".to_owned());
+    }),
+    (caches::HIT, |facts| {
+        hit(facts, 39, 3, 60_000);
+        call(facts, 3).told = Some(7);
+        ended(facts, 3)["result"]["n"] = json!(7);
+    }),
+    (caches::HIT, |facts| {
+        call(facts, 3).source = Some("cache".to_owned())
+    }),
+    (caches::DEGRADED, |facts| {
+        ended(facts, 3)["source"] = json!("stale")
+    }),
+    (caches::DEGRADED, |facts| {
+        ended(facts, 3)["outcome"] = json!("fallback")
+    }),
     (moves::LEGAL, |facts| {
         facts
             .ledger
@@ -439,6 +471,31 @@ fn every_rule_has_facts_that_break_it() {
     let tried: BTreeSet<&str> = BROKEN.iter().map(|(rule, _)| *rule).collect();
     let rules: BTreeSet<&str> = ALL.iter().map(|(rule, _)| *rule).collect();
     assert_eq!(rules, tried);
+}
+
+#[test]
+fn an_answer_that_counts_or_that_a_fault_kept_may_be_given_again() {
+    let breaks: [Break; 3] = [
+        |facts| hit(facts, 39, 3, 1_000),
+        // Its worker was stopped between the look and the answer.
+        |facts| {
+            hit(facts, 39, 3, 500);
+            strike(facts, 20, How::Paused, Some(100));
+        },
+        |facts| {
+            hit(facts, 39, 3, 500);
+            facts.injected.clock_moves.push(ClockMove {
+                begun: at(20),
+                done: at(20),
+                by: -1_000,
+            });
+        },
+    ];
+    for break_it in breaks {
+        let mut facts = clean();
+        break_it(&mut facts);
+        assert_eq!(rules_broken(&facts), BTreeSet::new(), "{}", judge(&facts));
+    }
 }
 
 #[test]
