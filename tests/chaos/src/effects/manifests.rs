@@ -77,7 +77,14 @@ fn manifest(tool: &Tool, places: &Places) -> Value {
         manifest["rate_limit"] = json!({"calls": 3, "per": "1s", "burst": 2});
     }
     match tool.name {
-        "cached_look" => manifest["cache"] = json!({"ttl": "4s"}),
+        "cached_look" => {
+            manifest["cache"] = json!({"ttl": "4s"});
+            // Of its own tenant and question, or nothing. Seldom: what a call is told to do is in its question.
+            manifest["retry"] = json!({"strategy": "none"});
+            manifest["fallback"] = json!({"stale": {"max_age": "5m"}});
+        }
+        // Also where its breaker is open.
+        "guarded_look" => manifest["fallback"] = json!({"stub": {"known": false}}),
         // No run is so long that it changes; what it learns from is reported all the same.
         "nats_look" => {
             manifest["timeout"] =

@@ -305,6 +305,18 @@ pub static ALL: &[Mutant] = &[
         ..NONE
     },
     Mutant {
+        name: "unmarked_fallback",
+        mistake: "an answer that stands in for a tool's is not marked",
+        rule: "degraded_is_marked",
+        needs: "a tool with a fallback that cannot answer",
+        sources: &[Source {
+            file: "fleet/src/ending/record.rs",
+            find: "            decision.degraded = Some(stand_in.degraded(cause));\n",
+            replace: "            decision.degraded = (!crate::mutant::on(\"unmarked_fallback\")).then(|| stand_in.degraded(cause));\n",
+        }],
+        ..NONE
+    },
+    Mutant {
         name: "followers_forgotten",
         mistake: "calls that follow another one are not let go when it is over",
         rule: "nothing_waits_for_nobody",

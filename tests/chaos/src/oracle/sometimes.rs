@@ -158,6 +158,8 @@ counters! {
         |case| looked(case, "followed");
     led: "a call fetched an answer for equal ones", "metric cache_looks",
         |case| looked(case, "miss");
+    answered_by_a_stub: "a call that its tool could not answer was answered with a constant", "view calls",
+        |case| len(case.calls.values().filter(|call| call.source.as_deref() == Some("stub")));
     taken_over: "a call that fetched an answer ended without one, and an equal call that had waited for it ran", "views calls, attempts",
         taken_over;
     overloaded_refused: "a dispatcher had too much in hand", "history",
