@@ -473,10 +473,7 @@ async fn sixteen_sessions_never_find_two_leaders_for_a_key() {
 /// What may stand in for an open call: the age in milliseconds and the answer.
 async fn stale(ledger: &Ledger, call: CallId, max_age: Duration) -> Option<String> {
     let pool = &ledger.database.pool;
-    let facts = stand_ins::facts(pool, call, true, Some(max_age)).await;
-    let facts = facts.unwrap().expect("it is open");
-    assert!(facts.args.is_some());
-    let stale = facts.stale?;
+    let stale = stand_ins::stale(pool, call, max_age).await.unwrap()?;
     assert!(stale.age_ms.is_some_and(|age| age >= 0), "{stale:?}");
     Some(stale.result)
 }
@@ -551,11 +548,13 @@ async fn the_last_good_answer_may_stand_in_when_its_time_is_over() {
     let sql = "UPDATE toolfleet.open_calls SET probe_of = $2 WHERE call_id = $1";
     let probe = sqlx::query(sql).bind(call.0).bind(last.0);
     probe.execute(&ledger.database.pool).await.unwrap();
-    let facts = stand_ins::facts(&ledger.database.pool, call, false, Some(hour)).await;
-    let facts = facts.unwrap().unwrap();
-    assert!(facts.is_probe && facts.stale.is_none() && facts.args.is_none());
-    let gone = stand_ins::facts(&ledger.database.pool, last, false, None).await;
-    assert!(gone.unwrap().is_none(), "it has ended");
+    for call in [call, last] {
+        assert_eq!(
+            stale(&ledger, call, hour).await,
+            None,
+            "a probe, and one that has ended"
+        );
+    }
 }
 
 #[tokio::test]
