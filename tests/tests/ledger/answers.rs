@@ -558,6 +558,38 @@ async fn the_last_good_answer_may_stand_in_when_its_time_is_over() {
 }
 
 #[tokio::test]
+async fn only_a_question_with_an_answer_is_kept_for_as_long_as_that_may_be_old() {
+    let mut ledger = Ledger::fresh().await;
+    let (worker, looking) = (ledger.worker().await, looking(&mut ledger));
+    let week = Duration::from_secs(7 * 24 * 3_600);
+    for (question, kind) in [(1, end_in(State::Failed)), (2, answered("2"))] {
+        let call = ledger.accepted(read(question)).await;
+        let asked = LookRow {
+            ttl: Duration::from_millis(1),
+            keep: week,
+            ..row(call)
+        };
+        assert_eq!(looking.look(asked).await.unwrap(), Some(Looked::Leads));
+        ends(&ledger, &worker, call, kind).await;
+    }
+    let pool = ledger.database.pool.clone();
+    let count = async |sql: &'static str| -> i64 {
+        sqlx::query_scalar(sql).fetch_one(&pool).await.unwrap()
+    };
+    let long =
+        "SELECT count(*) FROM toolfleet.kept_answers WHERE keep_until > now() + interval '1 day'";
+    assert_eq!(count(long).await, 0, "no answer is known yet");
+    let over = "UPDATE toolfleet.kept_answers SET keep_until = now() - interval '1 second'";
+    sqlx::query(over).execute(&pool).await.unwrap();
+    let mut connection = ledger.database.connect().await;
+    answers::drop_old(&mut connection).await.unwrap();
+    let all = "SELECT count(*) FROM toolfleet.kept_answers";
+    assert_eq!((count(all).await, count(long).await), (1, 1));
+    let again = ledger.accepted(read(2)).await;
+    assert_eq!(stale(&ledger, again, week).await.as_deref(), Some("2"));
+}
+
+#[tokio::test]
 async fn an_answer_that_nothing_needs_later_is_kept_for_its_time() {
     let mut ledger = Ledger::fresh().await;
     let (worker, looking) = (ledger.worker().await, looking(&mut ledger));
