@@ -104,3 +104,55 @@ async fn a_worker_that_leaves_while_another_tool_is_asked_does_not_run_the_call_
     assert_eq!((&answer["attempts"], witness.asked("x")), (&json!(1), 1));
     invariants::hold(&fleet, &witness).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_purge_no_old_answer_stands_in() {
+    let witness = Witness::start().await;
+    let layers = "{stale: {max_age: 1h}, stub: 1}";
+    let tools = [tool(&witness, "look", layers) + "cache: {ttl: 1ms}\n"];
+    let fleet = Fleet::start(Spec::with(tools)).await;
+    let look = async || ask(&fleet, "look", "x").wait().await;
+    assert_eq!(look().await["source"], "live");
+    witness.always("x", Reply::Status(503));
+    stands_in(&look().await, "stale", "unavailable");
+    control(&fleet, json!({"do": "purge", "tool": "look"})).await;
+    stands_in(&look().await, "stub", "unavailable");
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_ledger_keeps_as_much_of_it_as_of_an_answer_or_refuses_it() {
+    let witness = Witness::start().await;
+    let tools = [
+        witness.tool("other", "read"),
+        tool(
+            &witness,
+            "look",
+            "{tool: {name: other, args: {what: other}}}",
+        ) + "sensitive: {pointers: [/what, /secret]}\n",
+    ];
+    let fleet = Fleet::start(Spec::with(tools)).await;
+    witness.always("x", Reply::Status(503));
+    // The history keeps of it what it keeps of the tool's own answers.
+    let secret = json!({"secret": "s3cret-s3cret", "rate": 7});
+    witness.always("other", Reply::Body(secret.to_string()));
+    let answer = ask(&fleet, "look", "x").wait().await;
+    stands_in(&answer, "other", "unavailable");
+    assert_eq!(answer["result"], secret);
+    let row = fleet.call(answer.call_id()).await;
+    assert_eq!(row["result"]["rate"], 7);
+    assert!(!row.to_string().contains("s3cret-s3cret"), "{row}");
+    fleet
+        .sql(
+            "ALTER TABLE toolfleet.finished_calls ADD CONSTRAINT refuses CHECK (source <> 'other') NOT VALID",
+        )
+        .await;
+    let error = ask(&fleet, "look", "x").wait().await;
+    assert_eq!(
+        (&error["outcome"], error.code(), &error["degraded"]),
+        (&json!("system_error"), "unavailable", &json!(null)),
+        "{}",
+        *error
+    );
+    invariants::hold(&fleet, &witness).await;
+}
