@@ -88,7 +88,8 @@ CREATE TABLE toolfleet.kept_answers (
     fresh_until timestamp with time zone,
     failures integer DEFAULT 0 NOT NULL,
     apart_until timestamp with time zone,
-    keep_until timestamp with time zone NOT NULL
+    keep_until timestamp with time zone NOT NULL,
+    keep_ms bigint
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
 
@@ -619,10 +620,22 @@ CREATE FUNCTION toolfleet.drop_old_answers() RETURNS bigint
 DECLARE
     n bigint;
 BEGIN
-    WITH gone AS (
-        DELETE FROM toolfleet.kept_answers a WHERE a.key IN (
-            SELECT k.key FROM toolfleet.kept_answers k WHERE k.keep_until < clock_timestamp()
-            ORDER BY k.keep_until LIMIT 5000 FOR UPDATE SKIP LOCKED)
+    WITH over AS MATERIALIZED (
+        SELECT k.key, k.leader, k.keep_ms FROM toolfleet.kept_answers k WHERE k.keep_until < clock_timestamp()
+        ORDER BY k.keep_until LIMIT 5000 FOR UPDATE SKIP LOCKED
+    ), needed AS MATERIALIZED (
+        SELECT o.key, f.finished_at + o.keep_ms * interval '1 millisecond' AS keep_until
+        FROM over o
+        -- One at a time, by its id: the history may be large, whatever its statistics say.
+        CROSS JOIN LATERAL (
+            SELECT f.finished_at FROM toolfleet.finished_calls f
+            WHERE f.call_id = o.leader AND f.state = 'succeeded' AND f.outcome = 'success' AND f.source = 'live' AND f.error IS NULL
+            LIMIT 1) f
+        WHERE o.keep_ms > 0 AND f.finished_at + o.keep_ms * interval '1 millisecond' > clock_timestamp()
+    ), longer AS (
+        UPDATE toolfleet.kept_answers a SET keep_until = n.keep_until FROM needed n WHERE a.key = n.key
+    ), gone AS (
+        DELETE FROM toolfleet.kept_answers a WHERE a.key IN (SELECT o.key FROM over o EXCEPT SELECT n.key FROM needed n)
         RETURNING 1
     )
     SELECT count(*) INTO n FROM gone;
@@ -1181,7 +1194,7 @@ DECLARE
     leaders uuid[] := '{}';
 BEGIN
     FOR q IN
-        SELECT o.call_id, o.tenant, o.tool, o.tool_version, o.deadline_at, o.attempts, i.ttl_ms, i.observes,
+        SELECT o.call_id, o.tenant, o.tool, o.tool_version, o.deadline_at, o.attempts, i.ttl_ms, i.keep_ms, i.observes,
                i.ttl_ms * interval '1 millisecond' AS ttl,
                greatest(i.ttl_ms, i.keep_ms) * interval '1 millisecond' AS kept,
                o.no_store IS TRUE OR o.probe_of IS NOT NULL OR o.effect <> 'read' AS is_alone,
@@ -1199,8 +1212,8 @@ BEGIN
             v := toolfleet.answer_verdict(k, q.call_id, q.ttl_ms);
         END IF;
         IF v.verdict IN ('free', 'found', 'old', 'large', 'failed') THEN
-            INSERT INTO toolfleet.kept_answers (key, tenant, tool, version, leader, keep_until)
-            VALUES (q.key, q.tenant, q.tool, q.tool_version, q.call_id, q.deadline_at + q.kept + interval '1 minute')
+            INSERT INTO toolfleet.kept_answers (key, tenant, tool, version, leader, keep_until, keep_ms)
+            VALUES (q.key, q.tenant, q.tool, q.tool_version, q.call_id, q.deadline_at + q.ttl + interval '1 minute', q.keep_ms)
             ON CONFLICT DO NOTHING;
             -- Whoever looks second sees what the first one decided; a statement of its own, for the leader may have ended while this
             -- one waited for the lock.
@@ -1212,7 +1225,7 @@ BEGIN
                 k.bytes := v.size;
                 UPDATE toolfleet.kept_answers a
                 SET call_id = k.call_id, bytes = k.bytes, failures = 0, apart_until = NULL, fresh_until = v.ended_at + q.ttl,
-                    keep_until = v.ended_at + q.kept
+                    keep_until = v.ended_at + q.kept, keep_ms = q.keep_ms
                 WHERE a.key = q.key;
                 v.verdict := CASE v.verdict WHEN 'found' THEN 'hit' ELSE v.verdict END;
             END IF;
@@ -1226,7 +1239,10 @@ BEGIN
                         WHEN v.verdict = 'large' THEN v.ended_at + q.ttl
                         WHEN v.verdict = 'failed' AND a.failures > 0 THEN clock_timestamp() + interval '10 seconds'
                         ELSE a.apart_until END,
-                    keep_until = q.deadline_at + q.kept + interval '1 minute'
+                    keep_ms = q.keep_ms,
+                    -- A good answer from before goes on to be kept.
+                    keep_until = greatest(CASE WHEN a.call_id IS NOT NULL THEN a.keep_until END,
+                                          q.deadline_at + q.ttl + interval '1 minute')
                 WHERE a.key = q.key;
                 v.verdict := 'lead';
             END IF;

@@ -95,7 +95,7 @@ async fn attempt(
     reached(Checkpoint::Executed);
     fallback::pass(worker, &mut executed).await;
     // With as many outcomes being written as there are slots, the attempt keeps its slot: what waits for the ledger is bounded.
-    let has_stopped = executed.execution.has_stopped();
+    let has_stopped = executed.has_stopped();
     let ending = has_stopped
         .then(|| worker.endings.try_acquire().ok())
         .flatten();

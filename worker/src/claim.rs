@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Claims a call that has passed the gate.
-pub(crate) async fn claim(worker: &WorkerProcess, gated: Gated) -> Result<Running, Skip> {
+pub(crate) async fn claim(worker: &WorkerProcess, mut gated: Gated) -> Result<Running, Skip> {
     let (call, tool) = (gated.call, Arc::clone(&gated.tool));
     if !worker.may_start() {
         return Err(Skip::NoLease);
@@ -90,6 +90,8 @@ pub(crate) async fn claim(worker: &WorkerProcess, gated: Gated) -> Result<Runnin
     if tool.manifest.rate_limit.is_some() && claimed.attempt == 1 {
         metrics().waited_for_start(&tool.manifest.name, millis(claimed.queued_ms));
     }
+    let args = gated.args.take();
+    let args = args.filter(|_| claimed.args_hash == gated.args_hash);
     Ok(Running {
         gated,
         attempt: Attempt {
@@ -99,6 +101,7 @@ pub(crate) async fn claim(worker: &WorkerProcess, gated: Gated) -> Result<Runnin
             took_place,
             claim_sent,
             timeout,
+            args,
             entry,
         },
     })

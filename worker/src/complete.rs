@@ -79,7 +79,7 @@ async fn tell(worker: &WorkerProcess, executed: &Executed) -> EndedView {
                 outcome: execution.word(),
                 state: moved.state,
             };
-            metrics().ended(name, execution.word(), execution.useless());
+            count_ended(executed, execution.word());
             if claimed.effect == Effect::Transaction
                 && executed.execution.word() == OutcomeWord::Unknown
             {
@@ -104,7 +104,7 @@ async fn tell(worker: &WorkerProcess, executed: &Executed) -> EndedView {
             } else {
                 executed.execution.word()
             };
-            metrics().ended(name, word, executed.execution.useless());
+            count_ended(executed, word);
             metrics().lost_answer(if committed { "transaction" } else { "complete" }, true);
             // The dispatcher has not been told yet: the answer to the earlier write was lost.
             row.count();
@@ -132,6 +132,14 @@ async fn tell(worker: &WorkerProcess, executed: &Executed) -> EndedView {
             );
             EndedView::NotRecorded
         }
+    }
+}
+
+/// Counts an attempt of the tool. One that was made to ask another tool is none of its own.
+fn count_ended(executed: &Executed, word: OutcomeWord) {
+    if !executed.is_shut() {
+        let name = &executed.attempt.tool.manifest.name;
+        metrics().ended(name, word, executed.execution.useless());
     }
 }
 

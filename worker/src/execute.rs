@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// How long an executor may overrun [`LINGER_MAX`] before its attempt is given up.
-const BACKSTOP: Duration = Duration::from_secs(2);
+pub(crate) const BACKSTOP: Duration = Duration::from_secs(2);
 
 /// Runs the tool once, or finds a reason not to.
 pub(crate) async fn execute(worker: &WorkerProcess, running: Running) -> Executed {
@@ -89,7 +89,7 @@ async fn start(
     let Attempt { tool, claimed, .. } = attempt;
     let outer = spans::step(Step::Execute);
     let span = outer.in_scope(|| spans::execute_tool(claimed.call_id, &tool.manifest.name));
-    let until = attempt.claim_sent + millis(claimed.timeout_ms);
+    let until = attempt.own_until();
     let mut context = context_of(attempt, tool, until, &span);
     // Right before the first byte: the claim may have taken long.
     if let Some(execution) = why_not(worker, attempt, context.until) {
@@ -265,6 +265,17 @@ fn taken_back(why: TakenBack, what: Message) -> Execution {
     Execution::TakenBack(why, ToolFailure::new(Code::Unavailable, what))
 }
 
+/// The call's id: the same for all its attempts, and another one after the caller's key has lapsed. A tool in the place of the call's
+/// own has another key: what both ask may keep the answer to a key.
+fn idempotency_key(attempt: &Attempt, tool: &Tool) -> String {
+    let (call, name) = (attempt.claimed.call_id, &tool.manifest.name);
+    if *name == attempt.tool.manifest.name {
+        call.to_string()
+    } else {
+        format!("{call}-{name}")
+    }
+}
+
 /// What a tool is told that runs in an attempt: the call's own, or one in its place. `until`: when it must have answered.
 pub(crate) fn context_of(
     attempt: &Attempt,
@@ -274,7 +285,7 @@ pub(crate) fn context_of(
 ) -> AttemptContext {
     let claimed = &attempt.claimed;
     // `attempt_until` is this moment on Postgres's clock.
-    let own = attempt.claim_sent + millis(claimed.timeout_ms);
+    let own = attempt.own_until();
     let (later, sooner) = (
         until.saturating_duration_since(own),
         own.saturating_duration_since(until),
@@ -285,8 +296,7 @@ pub(crate) fn context_of(
         attempt: claimed.attempt,
         tool: tool.manifest.name.clone(),
         tool_version: tool.manifest.version,
-        // The call's id: the same for all its attempts, and another one after the caller's key has lapsed.
-        idempotency_key: claimed.call_id.to_string(),
+        idempotency_key: idempotency_key(attempt, tool),
         deadline_at: claimed.attempt_until + later - sooner,
         until,
         tenant: claimed.tenant.clone(),

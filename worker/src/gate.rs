@@ -103,6 +103,7 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
             Ok(Gated {
                 call,
                 args_hash: canonical::hash_text(&args),
+                args: tool.manifest.asks_another().then_some(args),
                 limited: limited(worker, &pointer, &tool, newest),
                 timeout: timeouts::timeout_of(worker, &tool.manifest, pointer.tenant.as_ref()),
                 tool,

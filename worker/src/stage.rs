@@ -42,6 +42,8 @@ pub(crate) struct Gated {
     pub(crate) tool: Arc<Tool>,
     /// Hash of the arguments that were rendered. Where it differs from the row's, the row is right.
     pub(crate) args_hash: [u8; 32],
+    /// What was hashed, where another tool may be asked with it.
+    pub(crate) args: Option<String>,
     pub(crate) rendered: Rendered,
     /// The interceptors of the program that it began with, if there are any.
     pub(crate) round: Option<Box<Round>>,
@@ -74,6 +76,8 @@ pub(crate) struct Attempt {
     pub(crate) claim_sent: Instant,
     /// How long it was to take; less where its call has less time left.
     pub(crate) timeout: Duration,
+    /// What its message had of its arguments, if it was right, and if another tool may need them.
+    pub(crate) args: Option<String>,
     pub(crate) entry: Entry,
 }
 
@@ -83,17 +87,21 @@ pub(crate) struct Executed {
     pub(crate) execution: Execution,
     /// The interceptors that hear of its end.
     pub(crate) round: Option<Box<Round>>,
-    /// What was decided before its outcome is recorded, where its tool has a fallback.
+    /// What was decided before its outcome is recorded, where it has failed and its tool has a fallback.
     pub(crate) judged: Option<Box<JudgedAttempt>>,
 }
 
-/// What was decided about an attempt of a tool with a fallback.
+/// What was decided about a failed attempt of a tool with a fallback. Of what comes afterwards only a cancellation changes it.
 #[derive(Debug)]
 pub(crate) struct JudgedAttempt {
+    /// Why the platform ended the attempt, if it did.
+    pub(crate) taken_back: Option<TakenBack>,
     /// Whether the retry budget of its tool has no token left.
     pub(crate) is_suppressed: bool,
     /// The answer that stands in, if its call ends now.
     pub(crate) stand_in: Option<StandIn>,
+    /// Whether nothing that another tool started can act any more.
+    pub(crate) has_stopped: bool,
 }
 
 /// What came of a claimed attempt.
@@ -172,6 +180,11 @@ impl Attempt {
         spent.max(1)
     }
 
+    /// When it must have ended.
+    pub(crate) fn own_until(&self) -> Instant {
+        self.claim_sent + millis(self.claimed.timeout_ms)
+    }
+
     /// How much time is left to its call, by the claim's answer and this process's clock.
     pub(crate) fn remaining(&self) -> Duration {
         millis(self.claimed.remaining_ms).saturating_sub(self.claim_sent.elapsed())
@@ -214,14 +227,29 @@ impl Executed {
             claimed.effect,
             execution.word(),
             execution.failure(),
-            execution.has_stopped(),
+            self.has_stopped(),
             claimed.language,
         )
+    }
+
+    /// Whether nothing that the attempt started can act any more.
+    pub(crate) fn has_stopped(&self) -> bool {
+        let judged = self.judged.as_ref();
+        self.execution.has_stopped() && judged.is_none_or(|judged| judged.has_stopped)
+    }
+
+    /// Whether nothing was sent, because the breaker is open: the attempt was made to ask another tool.
+    pub(crate) fn is_shut(&self) -> bool {
+        let failure = self.execution.failure();
+        failure.is_some_and(|failure| failure.code == Code::CircuitOpen)
     }
 
     /// Why the platform ended the attempt, where the tool was not the reason: a fact found before the start, the executor's
     /// word, or a worker that leaves without an answer of the tool.
     pub(crate) fn why_taken_back(&self) -> Option<TakenBack> {
+        if let Some(judged) = &self.judged {
+            return judged.taken_back;
+        }
         let said = || self.execution.failure()?.why_taken_back();
         let drained = || {
             let unanswered = match self.execution.word() {

@@ -4,7 +4,6 @@ use fleet::{
     ending::{Ending, EndingKind},
     modes::{Brake, InterceptMode},
     telemetry::metrics,
-    wire::code::Code,
 };
 
 use crate::{brakes, stage::Executed, worker::WorkerProcess};
@@ -22,9 +21,7 @@ pub(crate) fn is_suppressed(worker: &WorkerProcess, executed: &Executed, ending:
         return false;
     }
     // Nothing was sent.
-    let failure = executed.execution.failure();
-    let is_shut = failure.is_some_and(|failure| failure.code == Code::CircuitOpen);
-    if is_shut || executed.why_taken_back().is_some() {
+    if executed.is_shut() || executed.why_taken_back().is_some() {
         return false;
     }
     if attempt.spent() == 1 {

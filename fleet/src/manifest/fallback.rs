@@ -60,6 +60,8 @@ pub enum UnfitTool {
     Limited,
     /// It has a fallback itself.
     FallsBack,
+    /// Other workers run it: those of this tool may lack its programs, interceptors and network.
+    Elsewhere,
     /// What its file hides in the history would stand open in the row of the other tool.
     Sensitive,
 }
@@ -80,6 +82,9 @@ impl UnfitTool {
             }
             Self::FallsBack => {
                 "has a fallback itself, and there is one step only; name what stands behind it"
+            }
+            Self::Elsewhere => {
+                "is of another queue, whose workers alone have what it needs; name a tool of this tool's queue"
             }
             Self::Sensitive => {
                 "has sensitive values, which would stand open in this tool's answers; name a tool without"

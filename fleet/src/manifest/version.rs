@@ -262,14 +262,22 @@ impl Manifest {
         self.concurrency.is_some() || self.rate_limit.is_some()
     }
 
-    /// Why the tool cannot be asked in the place of another one; `None`: it can.
-    pub fn unfit_to_stand_in(&self) -> Option<UnfitTool> {
+    /// Whether another tool may be asked in the place of this one.
+    pub fn asks_another(&self) -> bool {
+        let fallback = self.fallback.as_ref();
+        fallback.is_some_and(|fallback| fallback.tool.is_some())
+    }
+
+    /// Why the tool cannot be asked in the place of one of this queue; `None`: it can.
+    pub fn unfit_to_stand_in(&self, queue: &QueueName) -> Option<UnfitTool> {
         if self.effect != Effect::Read {
             Some(UnfitTool::Writes)
         } else if self.is_limited() {
             Some(UnfitTool::Limited)
         } else if self.fallback.is_some() {
             Some(UnfitTool::FallsBack)
+        } else if self.queue != *queue {
+            Some(UnfitTool::Elsewhere)
         } else if self.sensitive.is_some() {
             Some(UnfitTool::Sensitive)
         } else {

@@ -82,6 +82,8 @@ pub struct Claimed {
     pub done_secret: Option<DoneSecret>,
     /// The trace the call belongs to.
     pub trace: TraceContext,
+    /// Whether it is the probe of a call in doubt.
+    pub is_probe: bool,
 }
 
 /// The statement.
@@ -213,6 +215,7 @@ pub(super) fn read_claim(row: &PgRow) -> Result<Claimed, sqlx::Error> {
             tracestate: columns.next()?,
             baggage: columns.next()?,
         },
+        is_probe: columns.next()?,
     })
 }
 

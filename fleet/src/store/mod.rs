@@ -130,6 +130,15 @@ impl StoreError {
         matches!(self, Self::Unavailable { .. })
     }
 
+    /// Whether the same statement may succeed a moment later.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Unavailable { .. } | Self::NotSent { .. } | Self::UnsafeServer(_) => true,
+            Self::Refused { source, .. } => passes(source),
+            Self::Unreadable { .. } | Self::BadUrl | Self::UnknownSchema(_) => false,
+        }
+    }
+
     /// Whether the server ended a statement because it ran for too long.
     pub fn took_too_long(&self) -> bool {
         let Self::Refused { source, .. } = self else {

@@ -64,6 +64,8 @@ pub enum CallState {
         left: Duration,
         /// Whether an attempt before may have had its effect.
         effect_unknown: bool,
+        /// Whether it is the probe of a call in doubt.
+        is_probe: bool,
     },
     /// A worker has claimed it.
     Running {
@@ -269,6 +271,7 @@ fn read_state(row: &PgRow) -> Result<CallState, sqlx::Error> {
             held: row.try_get("held")?,
             left: until_over()?,
             effect_unknown: row.try_get("effect_unknown")?,
+            is_probe: row.try_get("is_probe")?,
         },
         State::Running => CallState::Running {
             attempt: AttemptId(row.try_get("attempt_id")?),

@@ -7,7 +7,7 @@ use sqlx::{PgConnection, PgPool};
 use super::{StoreError, answer::listen};
 use crate::{
     canonical,
-    ids::ToolName,
+    ids::{QueueName, ToolName},
     manifest::{Manifest, UnfitTool},
 };
 
@@ -66,7 +66,7 @@ pub async fn apply(
     }
     let other = manifest.fallback.as_ref();
     if let Some(other) = other.and_then(|fallback| fallback.tool.as_ref())
-        && let Some(unfit) = unfit(&mut *connection, &other.name).await?
+        && let Some(unfit) = unfit(&mut *connection, &other.name, &manifest.queue).await?
     {
         return Ok(Applied::FallbackUnfit(unfit));
     }
@@ -128,11 +128,12 @@ pub fn fallback_unfit(manifest: &Manifest, unfit: UnfitTool) -> String {
     format!("the tool of its fallback, {name}, {}", unfit.reason())
 }
 
-/// Why the newest version of a tool cannot stand in for another one; `None`: it can. That it goes on to be so nothing guards: where a
+/// Why the newest version of a tool cannot stand in for one of this queue; `None`: it can. That it goes on to be so nothing guards: where a
 /// later version of it is unfit, a worker passes it over.
 async fn unfit(
     connection: &mut PgConnection,
     tool: &ToolName,
+    queue: &QueueName,
 ) -> Result<Option<UnfitTool>, StoreError> {
     let doing = "look at the tool of a fallback";
     let newest: Option<(String, bool)> = sqlx::query_as(
@@ -152,7 +153,7 @@ async fn unfit(
     }
     let manifest: Manifest =
         serde_json::from_str(&text).map_err(|error| StoreError::unreadable(doing, error))?;
-    Ok(manifest.unfit_to_stand_in())
+    Ok(manifest.unfit_to_stand_in(queue))
 }
 
 /// Why a manifest is refused as [`Applied::LimitNamedTwice`], and what to do.

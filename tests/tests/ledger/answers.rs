@@ -473,10 +473,7 @@ async fn sixteen_sessions_never_find_two_leaders_for_a_key() {
 /// What may stand in for an open call: the age in milliseconds and the answer.
 async fn stale(ledger: &Ledger, call: CallId, max_age: Duration) -> Option<String> {
     let pool = &ledger.database.pool;
-    let facts = stand_ins::facts(pool, call, true, Some(max_age)).await;
-    let facts = facts.unwrap().expect("it is open");
-    assert!(facts.args.is_some());
-    let stale = facts.stale?;
+    let stale = stand_ins::stale(pool, call, max_age).await.unwrap()?;
     assert!(stale.age_ms.is_some_and(|age| age >= 0), "{stale:?}");
     Some(stale.result)
 }
@@ -551,11 +548,45 @@ async fn the_last_good_answer_may_stand_in_when_its_time_is_over() {
     let sql = "UPDATE toolfleet.open_calls SET probe_of = $2 WHERE call_id = $1";
     let probe = sqlx::query(sql).bind(call.0).bind(last.0);
     probe.execute(&ledger.database.pool).await.unwrap();
-    let facts = stand_ins::facts(&ledger.database.pool, call, false, Some(hour)).await;
-    let facts = facts.unwrap().unwrap();
-    assert!(facts.is_probe && facts.stale.is_none() && facts.args.is_none());
-    let gone = stand_ins::facts(&ledger.database.pool, last, false, None).await;
-    assert!(gone.unwrap().is_none(), "it has ended");
+    for call in [call, last] {
+        assert_eq!(
+            stale(&ledger, call, hour).await,
+            None,
+            "a probe, and one that has ended"
+        );
+    }
+}
+
+#[tokio::test]
+async fn only_a_question_with_an_answer_is_kept_for_as_long_as_that_may_be_old() {
+    let mut ledger = Ledger::fresh().await;
+    let (worker, looking) = (ledger.worker().await, looking(&mut ledger));
+    let week = Duration::from_secs(7 * 24 * 3_600);
+    for (question, kind) in [(1, end_in(State::Failed)), (2, answered("2"))] {
+        let call = ledger.accepted(read(question)).await;
+        let asked = LookRow {
+            ttl: Duration::from_millis(1),
+            keep: week,
+            ..row(call)
+        };
+        assert_eq!(looking.look(asked).await.unwrap(), Some(Looked::Leads));
+        ends(&ledger, &worker, call, kind).await;
+    }
+    let pool = ledger.database.pool.clone();
+    let count = async |sql: &'static str| -> i64 {
+        sqlx::query_scalar(sql).fetch_one(&pool).await.unwrap()
+    };
+    let long =
+        "SELECT count(*) FROM toolfleet.kept_answers WHERE keep_until > now() + interval '1 day'";
+    assert_eq!(count(long).await, 0, "no answer is known yet");
+    let over = "UPDATE toolfleet.kept_answers SET keep_until = now() - interval '1 second'";
+    sqlx::query(over).execute(&pool).await.unwrap();
+    let mut connection = ledger.database.connect().await;
+    answers::drop_old(&mut connection).await.unwrap();
+    let all = "SELECT count(*) FROM toolfleet.kept_answers";
+    assert_eq!((count(all).await, count(long).await), (1, 1));
+    let again = ledger.accepted(read(2)).await;
+    assert_eq!(stale(&ledger, again, week).await.as_deref(), Some("2"));
 }
 
 #[tokio::test]

@@ -3,8 +3,9 @@
 
 mod own;
 mod table;
+mod trouble;
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use fleet::{
     manifest::{UnfitTool, parse},
@@ -131,6 +132,14 @@ async fn fallback_is_marked_and_replays() {
             )) >= 1.0
         );
     }
+    // A service that both ask must not take the one's question for the other's.
+    let keys: HashSet<_> = witness.look(|seen| {
+        let requests = seen.requests.iter();
+        let keys = requests.map(|request| request.header("idempotency-key").to_owned());
+        keys.collect()
+    });
+    assert_eq!(keys.len(), 5, "{keys:?}");
+    assert!(keys.iter().any(|key| key.ends_with("-other")), "{keys:?}");
     // Nothing of it was run again, and nobody has to deal with it.
     assert_eq!((witness.asked("x"), witness.asked("instead of x")), (4, 1));
     assert_eq!(
@@ -418,6 +427,9 @@ async fn at_an_open_breaker_only_another_tool_is_claimed_for() {
         for attempt in &attempts {
             assert_eq!(attempt["outcome"], "not_started", "{attempt}");
         }
+        let series =
+            format!("toolfleet_ended_attempts_total{{outcome=\"not_started\",tool=\"{name}\"}}");
+        assert!(counter(&series) < 0.5, "its tool has not failed");
         let again = ask(&fleet, name, "x").key(name).wait().await;
         assert_eq!(again.first_bytes(), answer.first_bytes());
     }
@@ -444,11 +456,26 @@ async fn operators_observe_a_fallback_or_switch_it_off() {
             "look",
             "{tool: {name: other, args: {what: other}}}",
         ),
+        tool(&witness, "by_nothing", "{stale: {max_age: 1h}}") + "cache: {ttl: 1ms}\n",
     ];
     let fleet = Fleet::start(Spec::with(tools)).await;
     witness.always("x", Reply::Status(503));
+    let observe = json!({"do": "set", "interceptor": "fallback", "mode": "observe"});
+    let observe = control(&fleet, observe).await;
+    until_so("the mode to be known", async || {
+        ask(&fleet, "look", "x").wait().await["outcome"] == "system_error"
+    })
+    .await;
+    ask(&fleet, "by_nothing", "x").wait().await;
+    let observed = "toolfleet_observed_brakes_total{interceptor=\"fallback\",tool=\"by_nothing\"}";
+    assert!(counter(observed) < 0.5, "nothing would have stood in");
+    let id = observe["control_id"].clone();
+    control(&fleet, json!({"do": "unset", "control_id": id})).await;
     let look = async || ask(&fleet, "look", "x").wait().await;
-    stands_in(&look().await, "other", "unavailable");
+    until_so("the mode to be gone", async || {
+        look().await["source"] == "other"
+    })
+    .await;
     for mode in ["observe", "off"] {
         let set = json!({"do": "set", "interceptor": "fallback", "mode": mode, "tool": "look"});
         let set = control(&fleet, set).await;
@@ -679,6 +706,40 @@ async fn another_tool_gets_the_answers_that_the_arguments_refer_to() {
         "unavailable",
     );
     assert_eq!(witness.asked("x"), 3);
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tool_of_another_queue_is_not_asked() {
+    let witness = Witness::start().await;
+    let look = |name: &str| {
+        let other = "{tool: {name: other, args: {what: other}}, stub: 1}";
+        tool(&witness, name, other)
+    };
+    let tools = [witness.tool("other", "read"), look("look")];
+    let fleet = Fleet::start(Spec::with(tools)).await;
+    witness.always("x", Reply::Status(503));
+    stands_in(
+        &ask(&fleet, "look", "x").wait().await,
+        "other",
+        "unavailable",
+    );
+    // What it needs, only the workers of that queue may have.
+    let moved = witness.tool("other", "read") + "queue: dmz\n";
+    fleet
+        .apply(&moved.replace("version: 1", "version: 2"))
+        .await;
+    until_so("the version to be known", async || {
+        ask(&fleet, "look", "x").wait().await["source"] == "stub"
+    })
+    .await;
+    let mut connection = fleet.database.pool.acquire().await.unwrap();
+    let applied = apply(&mut connection, &parse(&look("find")).unwrap(), "test").await;
+    assert_eq!(
+        applied.unwrap(),
+        Applied::FallbackUnfit(UnfitTool::Elsewhere)
+    );
+    drop(connection);
     invariants::hold(&fleet, &witness).await;
 }
 

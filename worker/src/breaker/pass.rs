@@ -258,7 +258,9 @@ impl ShutCall<'_> {
                 Ok(Some(row)) if !may_have_happened(&row, tool.manifest.effect) => {
                     let failure = self.failure(until);
                     let fallback = self.fallback(&row);
-                    if fallback.is_some_and(|fallback| fallback.tool.is_some()) {
+                    if fallback.is_some_and(|(fallback, mode)| {
+                        fallback.tool.is_some() && mode == InterceptMode::Enforce
+                    }) {
                         return Ok(Box::new(failure));
                     }
                     return Err(self.end(&row, &failure, fallback).await);
@@ -290,13 +292,14 @@ impl ShutCall<'_> {
         ToolFailure::new(Code::CircuitOpen, what).with_retry_after(Some(retry_after))
     }
 
-    /// What may stand in for the answer of its tool, if something may.
-    fn fallback(&self, row: &CallRow) -> Option<&FallbackSpec> {
+    /// How what stands in for the answer of its tool does so, if something may.
+    fn fallback(&self, row: &CallRow) -> Option<(&FallbackSpec, InterceptMode)> {
         let Guarded { worker, tool, .. } = self.guarded;
         let fallback = tool.manifest.fallback.as_ref()?;
-        let may = !self.pointer.is_probe
-            && fallback::may_answer(worker, &tool.manifest.name, Some(&row.tenant));
-        may.then_some(fallback)
+        let is_probe = matches!(row.state, CallState::Queued { is_probe: true, .. });
+        let (name, tenant) = (&tool.manifest.name, Some(&row.tenant));
+        let mode = brakes::mode_of(worker, Brake::Fallback, name, tenant);
+        (!is_probe && mode != InterceptMode::Off).then_some((fallback, mode))
     }
 
     /// Ends the call, with what stands in for its answer if that is there.
@@ -304,7 +307,7 @@ impl ShutCall<'_> {
         &self,
         row: &CallRow,
         failure: &ToolFailure,
-        fallback: Option<&FallbackSpec>,
+        fallback: Option<(&FallbackSpec, InterceptMode)>,
     ) -> Skip {
         let Guarded { worker, tool, .. } = self.guarded;
         let known = Known {
@@ -318,7 +321,10 @@ impl ShutCall<'_> {
         let guard = Guard::Queued(row.rev);
         let refused = Ending::by(&fact, &known, call, guard, None, worker.actor());
         let ending = match fallback {
-            Some(fallback) => self.stood_in_for(refused, row, fallback).await,
+            Some(fallback) => match self.stood_in_for(refused, row, fallback).await {
+                Ok(ending) => ending,
+                Err(skip) => return skip,
+            },
             None => refused,
         };
         let (ended, ending) = match worker.end(&ending).await {
@@ -343,17 +349,32 @@ impl ShutCall<'_> {
         }
     }
 
-    async fn stood_in_for(&self, refused: Ending, row: &CallRow, spec: &FallbackSpec) -> Ending {
+    /// The same ending, with what stands in, if that is there. Where operators only observe the fallback, it is counted.
+    async fn stood_in_for(
+        &self,
+        refused: Ending,
+        row: &CallRow,
+        (spec, mode): (&FallbackSpec, InterceptMode),
+    ) -> Result<Ending, Skip> {
         let Guarded { worker, tool, .. } = self.guarded;
-        let (name, tenant) = (&tool.manifest.name, Some(&row.tenant));
-        let began = Instant::now();
-        let facts = fallback::facts(worker, spec, self.pointer.call_id, name, tenant).await;
-        let Some(facts) = facts.filter(|facts| !facts.is_probe) else {
-            return refused;
-        };
-        let found = fallback::standing(spec, facts.stale);
+        let (name, began) = (&tool.manifest.name, Instant::now());
+        let stale = fallback::stale(worker, spec, self.pointer.call_id, name, &row.tenant).await;
+        let stale = stale.map_err(|error| {
+            tracing::debug!(
+                error = report(&error),
+                "the ledger does not say what there is"
+            );
+            Skip::StoreSilent
+        })?;
+        let found = stale.or_else(|| fallback::stub(spec));
+        if mode == InterceptMode::Observe {
+            if found.is_some() || spec.tool.is_some() {
+                metrics().observed(name, Brake::Fallback);
+            }
+            return Ok(refused);
+        }
         worker.fallbacks.looked(found.is_some(), began.elapsed());
-        match (found, refused.cause_of_fallback(false, false)) {
+        Ok(match (found, refused.cause_of_fallback(false, false)) {
             (Some(stand_in), Some(cause)) => {
                 reached(Checkpoint::FellBack);
                 let ending = refused.answered_by(&stand_in, cause);
@@ -361,7 +382,7 @@ impl ShutCall<'_> {
                 large_results::shortened(worker, manifest, &row.tenant, ending, language)
             }
             (_, _) => refused,
-        }
+        })
     }
 
     async fn put_aside(&self, id: Option<BreakerId>) -> Skip {

@@ -5,3 +5,12 @@ pub(crate) mod after;
 pub(crate) mod counts;
 pub(crate) mod kept;
 mod other;
+
+use std::time::Duration;
+
+use fleet::store::sweep::OVERDUE_AFTER_MS;
+
+/// So long after the attempt's own time everything ends that is done to find what stands in. Three seconds later the sweep would take
+/// the attempt for lost.
+const OVERTIME_MAX: Duration =
+    Duration::from_millis(OVERDUE_AFTER_MS.unsigned_abs().saturating_sub(3_000));

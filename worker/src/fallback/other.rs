@@ -3,7 +3,7 @@
 //! Whatever is in the way of the other tool (a pause, its breaker, an interceptor, a slot) passes it over: the call has waited for its
 //! own tool already.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use fleet::{
     arguments::{self, Coercing, Level, Limits},
@@ -20,6 +20,7 @@ use serde_json::{Value, value::RawValue};
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
+use super::OVERTIME_MAX;
 use crate::{
     arguments::{self as call_arguments, CallArguments},
     breaker::{
@@ -27,7 +28,8 @@ use crate::{
         permit::{BreakerPermit, CutShort},
     },
     consent,
-    execute::{self, context_of},
+    execute::{self, BACKSTOP, context_of},
+    executors::LINGER_MAX,
     gate,
     intercept::{Around, Observe, OutputSchema, Own, Repetition},
     interceptor::EndedView,
@@ -35,50 +37,76 @@ use crate::{
     onion::{self, Round, Subject},
     programs::ProgramSlot,
     redact::RedactedFailures,
-    stage::{Attempt, Execution, Rendered, millis},
+    stage::{Attempt, Execution, Rendered},
     timeouts,
     worker::WorkerProcess,
 };
 
-/// How long another tool may take, and how long after the attempt's own time: then the sweep still leaves the attempt alone.
+/// How long another tool may take.
 const ASKED_MAX: Duration = Duration::from_secs(20);
+/// How long after the attempt's own time it must have answered: what it leaves then is over in time, too.
+const ASKED_OVERTIME_MAX: Duration = OVERTIME_MAX
+    .saturating_sub(LINGER_MAX)
+    .saturating_sub(BACKSTOP);
 /// How long its arguments may take to compute.
 const THINK_MAX: Duration = Duration::from_secs(2);
 
-/// The answer of another tool; `None`: it has none, or may not be asked.
+/// The answer of another tool; `None`: it has none, or may not be asked. And whether nothing of it can act any more.
 pub(super) async fn ask(
     worker: &WorkerProcess,
     attempt: &Attempt,
     spec: &OtherTool,
-    args: &str,
-) -> Option<StandIn> {
-    match answer_of(worker, attempt, spec, args).await {
-        Ok(result) => Some(StandIn {
-            kind: StandInKind::Other,
-            result: result.get().to_owned(),
-            age_ms: None,
-            tool: Some(spec.name.clone()),
-        }),
+) -> (Option<StandIn>, bool) {
+    let execution = match execution_of(worker, attempt, spec).await {
+        Ok(execution) => execution,
+        Err(why) => {
+            tracing::debug!(tool = %spec.name, why, "another tool is not asked");
+            return (None, true);
+        }
+    };
+    let has_stopped = execution.has_stopped();
+    match answer_of(execution, attempt.tool.manifest.output_limit) {
+        Ok(result) => {
+            let stand_in = StandIn {
+                kind: StandInKind::Other,
+                result: result.get().to_owned(),
+                age_ms: None,
+                tool: Some(spec.name.clone()),
+            };
+            (Some(stand_in), has_stopped)
+        }
         Err(why) => {
             tracing::debug!(tool = %spec.name, why, "another tool does not stand in");
-            None
+            (None, has_stopped)
         }
     }
 }
 
-async fn answer_of(
+/// The other tool, as it is now.
+pub(super) fn fit(
     worker: &WorkerProcess,
     attempt: &Attempt,
     spec: &OtherTool,
-    args: &str,
-) -> Result<Box<RawValue>, &'static str> {
+) -> Result<Arc<Tool>, &'static str> {
     let Lookup::Offered(tool) = worker.registry.look_up(&spec.name, None) else {
         return Err("it is not applied, or retired");
     };
-    if let Some(unfit) = tool.manifest.unfit_to_stand_in() {
-        return Err(unfit.reason());
+    match tool
+        .manifest
+        .unfit_to_stand_in(&attempt.tool.manifest.queue)
+    {
+        Some(unfit) => Err(unfit.reason()),
+        None => Ok(tool),
     }
-    let args = arguments_for(worker, attempt, spec, &tool, args).await?;
+}
+
+async fn execution_of(
+    worker: &WorkerProcess,
+    attempt: &Attempt,
+    spec: &OtherTool,
+) -> Result<Execution, &'static str> {
+    let tool = fit(worker, attempt, spec)?;
+    let args = arguments_for(worker, attempt, spec, &tool).await?;
     if is_paused(worker, attempt, &tool, &args.value) {
         return Err("a pause covers it");
     }
@@ -98,6 +126,20 @@ async fn answer_of(
     asked.run(rendered, round.as_deref_mut()).await
 }
 
+/// What it answered. `limit`: the most bytes.
+fn answer_of(execution: Execution, limit: usize) -> Result<Box<RawValue>, &'static str> {
+    match execution {
+        Execution::Ran(ref outcome) if outcome.useless().is_some() => {
+            Err("its answer does not fit")
+        }
+        Execution::Ran(Outcome::Applied { result, .. }) if result.get().len() > limit => {
+            Err("its answer is larger than output_limit")
+        }
+        Execution::Ran(Outcome::Applied { result, .. }) => Ok(result),
+        _no_answer => Err("it did not answer"),
+    }
+}
+
 /// The arguments that it gets: of the template, checked like a caller's. The template sees those of the call as its own tool gets
 /// them, with the answers that they refer to.
 async fn arguments_for(
@@ -105,11 +147,20 @@ async fn arguments_for(
     attempt: &Attempt,
     spec: &OtherTool,
     tool: &Arc<Tool>,
-    stored: &str,
 ) -> Result<CallArguments, &'static str> {
     let claimed = &attempt.claimed;
-    let own = call_arguments::of(worker, claimed.call_id, &attempt.tool, stored).await;
-    let own = own.map_err(|_none| "the arguments of the call cannot be read")?;
+    let unread = "the arguments of the call cannot be read";
+    let stored = match &attempt.args {
+        Some(args) => Cow::from(args),
+        // Its message had other ones.
+        None => Cow::from(
+            gate::read_args(worker, claimed.call_id)
+                .await
+                .map_err(|_skip| unread)?,
+        ),
+    };
+    let own = call_arguments::of(worker, claimed.call_id, &attempt.tool, &stored).await;
+    let own = own.map_err(|_none| unread)?;
     let (template, tool) = (spec.args.clone(), Arc::clone(tool));
     let subject = probe::Subject {
         call_id: claimed.call_id,
@@ -225,7 +276,7 @@ impl OtherRun<'_> {
         self,
         rendered: Rendered,
         mut round: Option<&mut Round>,
-    ) -> Result<Box<RawValue>, &'static str> {
+    ) -> Result<Execution, &'static str> {
         let (worker, attempt, started) = (self.worker, self.attempt, Instant::now());
         if !worker.may_start() {
             return Err("the worker's lease is over");
@@ -254,26 +305,16 @@ impl OtherRun<'_> {
         if let Some(round) = round {
             round.ended(EndedView::StoodIn(execution.word()));
         }
-        let limit = attempt.tool.manifest.output_limit;
-        match execution {
-            Execution::Ran(ref outcome) if outcome.useless().is_some() => {
-                Err("its answer does not fit")
-            }
-            Execution::Ran(Outcome::Applied { result, .. }) if result.get().len() > limit => {
-                Err("its answer is larger than output_limit")
-            }
-            Execution::Ran(Outcome::Applied { result, .. }) => Ok(result),
-            _no_answer => Err("it did not answer"),
-        }
+        Ok(execution)
     }
 
-    /// When it must have answered, and whether that is sooner than its timeout says.
+    /// When it must have answered, and whether that is sooner than it usually would have to.
     fn until(&self, now: Instant) -> (Instant, bool) {
-        let (attempt, claimed) = (self.attempt, &self.attempt.claimed);
-        let timeout = timeouts::timeout_of(self.worker, &self.tool.manifest, Some(&claimed.tenant));
-        let own = attempt.claim_sent + millis(claimed.timeout_ms);
-        let until = (now + ASKED_MAX.min(attempt.remaining())).min(own + ASKED_MAX);
-        (until.min(now + timeout), until < now + timeout)
+        let (worker, attempt) = (self.worker, self.attempt);
+        let tenant = Some(&attempt.claimed.tenant);
+        let timeout = timeouts::timeout_of(worker, &self.tool.manifest, tenant);
+        let latest = attempt.own_until() + ASKED_OVERTIME_MAX;
+        answer_by(now, timeout, (now + attempt.remaining()).min(latest))
     }
 
     async fn execute(
@@ -316,5 +357,35 @@ impl OtherRun<'_> {
         };
         around.ended(&execution);
         execution
+    }
+}
+
+/// When a tool with this timeout must have answered, and whether that is sooner than it usually would have to.
+fn answer_by(now: Instant, timeout: Duration, latest: Instant) -> (Instant, bool) {
+    let usual = now + timeout.min(ASKED_MAX);
+    (usual.min(latest), latest < usual)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else its breaker would hear nothing of a slow tool that only stands in for others, and give back its permit for ever.
+    #[test]
+    fn a_tool_that_takes_longer_than_another_one_may_is_not_cut_short() {
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        let latest = now + ASKED_OVERTIME_MAX;
+        for (timeout, by) in [(5, 5), (20, 20), (60, 20)] {
+            assert_eq!(
+                answer_by(now, timeout * second, latest),
+                (now + by * second, false)
+            );
+        }
+        let soon = now + second;
+        assert_eq!(
+            answer_by(now, 60 * second, soon),
+            (soon, true),
+            "its call has less time"
+        );
     }
 }

@@ -1111,7 +1111,8 @@ fn a_fallback_is_of_a_read_and_answers_as_the_tool_could() {
 
 #[test]
 fn a_tool_stands_in_for_another_only_if_it_changes_nothing_and_needs_nothing_of_its_own() {
-    let fit = |changes: Value| parse(&with(&changes)).unwrap().unfit_to_stand_in();
+    let queue = "default".parse().unwrap();
+    let fit = |changes: Value| parse(&with(&changes)).unwrap().unfit_to_stand_in(&queue);
     assert_eq!(fit(json!({})), None);
     assert_eq!(fit(json!({"cache": {"ttl": "5m"}, "breaker": {}})), None);
     let put = json!({"effect": "once"});
@@ -1123,6 +1124,7 @@ fn a_tool_stands_in_for_another_only_if_it_changes_nothing_and_needs_nothing_of_
             UnfitTool::Limited,
         ),
         (json!({"fallback": {"stub": 1}}), UnfitTool::FallsBack),
+        (json!({"queue": "dmz"}), UnfitTool::Elsewhere),
         (
             json!({"sensitive": {"pointers": ["/a"]}}),
             UnfitTool::Sensitive,

@@ -4,6 +4,7 @@ SELECT call_id, tenant, session, tool, tool_version, rev, accepted_at, attempts,
     (date_part('epoch', doubt_since - coalesce(first_started_at, doubt_since)) * 1000)::bigint AS run_ms,
     -- Of open calls alone.
     done_secret, held, /* left ms */ AS left_ms, cancel_requested, effect_unknown, toolfleet.applied_late(o.call_id) AS applied_late, quarantined,
+    probe_of IS NOT NULL AS is_probe,
     -- Of those alone that are over.
     NULL AS actor, NULL AS outcome, NULL AS source, NULL AS effect_known, NULL AS result, NULL AS degraded,
     NULL AS settled_by
@@ -12,7 +13,7 @@ WHERE call_id = ANY($1) AND ($4::text IS NULL OR tenant = $4) /* which */
 UNION ALL
 SELECT call_id, tenant, session, tool, tool_version, rev, accepted_at, attempts, language, coercions::text,
     state::text, attempt_id, finished_at, error::text, queued_ms, run_ms,
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     actor, outcome::text, source::text, effect_known::text, coalesce(preview, result)::text, degraded::text,
     CASE WHEN source = 'settled' THEN details->>'settled_by' END
 FROM toolfleet.finished_calls
