@@ -80,7 +80,6 @@ fn manifest(tool: &Tool, places: &Places) -> Value {
         "cached_look" => {
             manifest["cache"] = json!({"ttl": "4s"});
             // Of its own tenant and question, or nothing. Seldom: what a call is told to do is in its question.
-            manifest["retry"] = json!({"strategy": "none"});
             manifest["fallback"] = json!({"stale": {"max_age": "5m"}});
         }
         // Also where its breaker is open.

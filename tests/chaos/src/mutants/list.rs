@@ -337,8 +337,8 @@ pub static ALL: &[Mutant] = &[
         sources: &[
             Source {
                 file: "worker/src/execute.rs",
-                find: "        idempotency_key: claimed.call_id.to_string(),\n",
-                replace: "        idempotency_key: if fleet::mutant::on(\"key_per_attempt\") {\n            attempt.id.to_string()\n        } else {\n            claimed.call_id.to_string()\n        },\n",
+                find: "        idempotency_key: idempotency_key(attempt, tool),\n",
+                replace: "        idempotency_key: if fleet::mutant::on(\"key_per_attempt\") {\n            attempt.id.to_string()\n        } else {\n            idempotency_key(attempt, tool)\n        },\n",
             },
         ],
         ..NONE

@@ -411,6 +411,7 @@ pub(crate) fn everything_happened() -> Facts {
     let leader = call(&mut facts, 15);
     (leader.state, leader.finished_at) = (State::Failed, Some(at(19) + 5));
     call(&mut facts, 23).source = Some("cache".to_owned());
+    call(&mut facts, 22).source = Some("stub".to_owned());
     for is_open in [true, false] {
         facts.ledger.forced.push(Forced {
             control_id: 1,
