@@ -3187,6 +3187,22 @@ CREATE TABLE toolfleet.retry_reservations (
     CONSTRAINT retry_reservations_name_check CHECK (((length(name) >= 1) AND (length(name) <= 128)))
 );
 
+CREATE VIEW toolfleet.retries_under_way AS
+ SELECT r.call_id,
+    f.tenant,
+    f.tool,
+    r.name,
+    r.at,
+        CASE
+            WHEN (r.at <= (now() - '23:00:00'::interval)) THEN 'unsure'::text
+            ELSE 'under_way'::text
+        END AS state
+   FROM (toolfleet.retry_reservations r
+     JOIN toolfleet.finished_calls f ON ((f.call_id = r.call_id)))
+  WHERE (NOT (EXISTS ( SELECT
+           FROM toolfleet.call_marks m
+          WHERE (m.call_id = r.call_id))));
+
 CREATE TABLE toolfleet.run_times (
     tool text NOT NULL,
     version integer NOT NULL,
@@ -3344,6 +3360,8 @@ ALTER TABLE ONLY toolfleet.worker_processes
     ADD CONSTRAINT worker_processes_pkey PRIMARY KEY (worker_id);
 
 CREATE INDEX call_marks_abandoned ON toolfleet.call_marks USING btree (call_id) WHERE (what = 'abandoned'::text);
+
+CREATE INDEX call_marks_new_call ON toolfleet.call_marks USING btree (new_call_id) WHERE (new_call_id IS NOT NULL);
 
 CREATE INDEX finished_calls_code ON ONLY toolfleet.finished_calls USING btree (((error ->> 'code'::text)), call_id) WHERE (error IS NOT NULL);
 

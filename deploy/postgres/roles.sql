@@ -137,6 +137,7 @@ BEGIN
         ('dead_letters',     NULL, 'SELECT', 'dor'),
         ('marks',            NULL, 'SELECT', 'or'),
         ('abandoned',        NULL, 'SELECT', 'or'),
+        ('retries_under_way', NULL, 'SELECT', 'or'),
         ('workers',          NULL, 'SELECT', 'or')
         ) AS tables (what, columns, privilege, whom)
     LOOP

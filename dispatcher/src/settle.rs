@@ -48,7 +48,7 @@ pub(crate) async fn settle(door: &Door, request: &Request<'_>) -> Result<Answer,
         .await
         .map_err(Refusal::undecided)?;
     let Verdict::Settled { tell, .. } = verdict else {
-        return Err(refused(&verdict));
+        return Err(refused(asked.outcome, &verdict));
     };
     let answer = replay::as_it_stands(door, call, &tenant, false).await?;
     if let Some(dispatcher) = tell {
@@ -69,15 +69,12 @@ fn read(body: &[u8]) -> Result<(SettleRequest, Option<String>), Refusal> {
 }
 
 /// Why the call was not settled, for the person who asked.
-fn refused(verdict: &Verdict) -> Refusal {
+fn refused(finding: SettledAs, verdict: &Verdict) -> Refusal {
     match verdict {
         Verdict::Settled { .. } | Verdict::NotFound => Refusal::not_found(),
         Verdict::WorkerNotFenced => Refusal::new(Code::WorkerNotFenced, NOT_FENCED),
         Verdict::TooEarly { until, wait } => {
-            let what = Message::fixed(
-                "that it was not applied cannot be known before its attempt's own time is over",
-                "在它的尝试超过时限之前，无法确定它没有生效",
-            );
+            let what = too_early(finding);
             let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
             Refusal::too_early(Code::Conflict, what, wait_ms)
                 .with_details(|_| json!({ "state": "in_doubt", "until": instant(*until) }))
@@ -103,6 +100,20 @@ fn refused(verdict: &Verdict) -> Refusal {
                 })
             })
         }
+    }
+}
+
+/// Whoever gives up before the attempt's time is over gives up an answer that may still come.
+const fn too_early(finding: SettledAs) -> Message {
+    match finding {
+        SettledAs::Abandoned => Message::fixed(
+            "it cannot be abandoned before its attempt's own time is over, for its answer may still come; details.until says when that is",
+            "在它的尝试超过时限之前不能放弃，因为它的结果可能还会到达；details.until 是该时限",
+        ),
+        SettledAs::Applied | SettledAs::NotApplied => Message::fixed(
+            "that it was not applied cannot be known before its attempt's own time is over",
+            "在它的尝试超过时限之前，无法确定它没有生效",
+        ),
     }
 }
 

@@ -5,7 +5,11 @@
 
 use std::fmt;
 
-use fleet::{call::State, ids::CallId, store::StoreError};
+use fleet::{
+    call::State,
+    ids::CallId,
+    store::{StoreError, settle::SettledAs},
+};
 use sqlx::{PgPool, QueryBuilder};
 use uuid::Uuid;
 
@@ -26,8 +30,8 @@ pub enum BulkVerb {
         /// The state that was asked for: what was taken back or expired is made again only where that was said.
         state: Option<State>,
     },
-    /// Say what they turned out to be.
-    Settle,
+    /// Say that they turned out to be this.
+    Settle(SettledAs),
     /// Give them up.
     Discard,
 }
@@ -67,6 +71,10 @@ pub enum LeftAlone {
     Sensitive,
     /// Its tool takes no calls any more.
     VersionRetired,
+    /// Another retry makes it again, or was killed at it.
+    UnderWay,
+    /// The same, so long ago that the key of its new call may have lapsed.
+    Unsure,
 }
 
 impl LeftAlone {
@@ -89,6 +97,8 @@ impl LeftAlone {
             Self::DiscardedBefore => "discarded_before",
             Self::Sensitive => "sensitive",
             Self::VersionRetired => "version_retired",
+            Self::UnderWay => "under_way",
+            Self::Unsure => "unsure",
         }
     }
 }
@@ -118,6 +128,9 @@ pub struct BulkCall {
     marked: Option<String>,
     happened_late: bool,
     takes_calls: bool,
+    reserved: Option<String>,
+    /// The name of the retry of many that makes it again, where one does.
+    pub reserved_by: Option<String>,
 }
 
 impl BulkCall {
@@ -132,7 +145,7 @@ pub fn left_alone(verb: BulkVerb, call: &BulkCall) -> Option<LeftAlone> {
     let is_in_doubt = call.state == State::InDoubt.as_str();
     let is_open = call.outcome.is_none();
     match verb {
-        BulkVerb::Settle => (!is_in_doubt).then_some(LeftAlone::NotInDoubt),
+        BulkVerb::Settle(_) => (!is_in_doubt).then_some(LeftAlone::NotInDoubt),
         _any if is_in_doubt => Some(LeftAlone::InDoubt),
         BulkVerb::Cancel => (!is_open).then_some(LeftAlone::Over),
         _over if is_open => Some(LeftAlone::NotOver),
@@ -164,6 +177,22 @@ fn not_retried(call: &BulkCall, business: bool, asked: Option<State>) -> Option<
         (!call.takes_calls, LeftAlone::VersionRetired),
     ];
     first(&reasons)
+}
+
+/// Why the ledger will refuse a call that is not left alone: somebody makes it again, who is not the retry of this name. `None`: as
+/// far as is known it will not.
+pub fn refused(verb: BulkVerb, own: Option<&str>, call: &BulkCall) -> Option<LeftAlone> {
+    let reserved = call.reserved.as_deref();
+    match verb {
+        BulkVerb::Cancel | BulkVerb::Settle(_) => None,
+        // Nobody knows of these whether there is a new call, the retry itself neither; a person who discards them has looked.
+        BulkVerb::Retry { .. } if reserved == Some("unsure") => Some(LeftAlone::Unsure),
+        BulkVerb::Retry { .. } | BulkVerb::Discard if reserved == Some("under_way") => {
+            let is_own = own.is_some() && own == call.reserved_by.as_deref();
+            (!is_own).then_some(LeftAlone::UnderWay)
+        }
+        BulkVerb::Retry { .. } | BulkVerb::Discard => None,
+    }
 }
 
 fn not_discarded(call: &BulkCall) -> Option<LeftAlone> {
@@ -204,7 +233,7 @@ fn first(reasons: &[(bool, LeftAlone)]) -> Option<LeftAlone> {
 pub async fn page(pool: &PgPool, filter: &Filter) -> Result<Vec<BulkCall>, StoreError> {
     let mut statement = QueryBuilder::new(
         // A new call goes to the newest version of its tool, whichever the old one had.
-        "SELECT c.*, EXISTS (SELECT FROM toolfleet.tools t WHERE t.tool = c.tool AND t.current AND t.retired_at IS NULL) AS takes_calls,
+        "SELECT c.*, u.state AS reserved, u.name AS reserved_by, EXISTS (SELECT FROM toolfleet.tools t WHERE t.tool = c.tool AND t.current AND t.retired_at IS NULL) AS takes_calls,
                 effect <> 'read' AND EXISTS (
                     SELECT FROM toolfleet.attempts a WHERE a.call_id = c.call_id AND a.late AND a.outcome = 'applied') AS happened_late
          FROM (
@@ -219,6 +248,7 @@ pub async fn page(pool: &PgPool, filter: &Filter) -> Result<Vec<BulkCall>, Store
         .push_bind(PAGE_MAX)
         .push(
             ") c
+         LEFT JOIN LATERAL (SELECT state, name FROM toolfleet.retries_under_way r WHERE r.call_id = c.call_id LIMIT 1) u ON true
          ORDER BY c.call_id DESC",
         );
     statement

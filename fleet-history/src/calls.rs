@@ -25,6 +25,9 @@ pub struct ListedCall {
     pub attempts: i32,
     /// The code of its error; of an open call, of its last attempt's.
     pub error_code: Option<String>,
+    /// Of a call in doubt or that was, the code of what went wrong.
+    #[serde(default)]
+    pub cause_code: Option<String>,
     /// When it was accepted.
     #[serde(with = "time::serde::rfc3339")]
     pub accepted_at: OffsetDateTime,
@@ -65,7 +68,7 @@ pub fn write(statement: &mut QueryBuilder<Postgres>, filter: &Filter) {
     statement.push(
         "SELECT row_to_json(listed)::text FROM (
              SELECT call_id, tenant, tool, tool_version, effect, state, outcome, source, held, attempts,
-                    error->>'code' AS error_code, session, run, priority, not_before, deadline_at,
+                    error->>'code' AS error_code, error->'details'->'cause'->>'code' AS cause_code, session, run, priority, not_before, deadline_at,
                     accepted_at, started_at, finished_at, worker
              FROM toolfleet.calls
              WHERE true",

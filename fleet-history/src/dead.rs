@@ -31,6 +31,8 @@ pub struct DeadGroup {
     pub newest_at: OffsetDateTime,
     /// One of them.
     pub example: String,
+    /// The beginning of what that one's last attempt said, as it was.
+    pub example_error: Option<String>,
 }
 
 /// The dead letters of a filter, the largest groups first; `filter.limit` is the most groups.
@@ -45,10 +47,14 @@ pub async fn dead_groups(
     let mut statement = QueryBuilder::new(
         "SELECT row_to_json(grouped)::text FROM (
              SELECT tool, code, last_code, last_error, count(*) AS calls, min(finished_at) AS oldest_at,
-                    max(finished_at) AS newest_at, max(call_id::text) AS example
+                    max(finished_at) AS newest_at, max(call_id::text) AS example,
+                    -- What the example said: ids are of one length.
+                    nullif(substr(max(call_id::text || coalesce(said, '')), 37), '') AS example_error
              FROM (
                  SELECT tool, code, last_error->>'code' AS last_code,
                         regexp_replace(left(last_error->>'message', 160), '[0-9]+', '#', 'g') AS last_error,
+                        CASE WHEN length(last_error->>'message') > 240 THEN left(last_error->>'message', 240) || '...'
+                             ELSE last_error->>'message' END AS said,
                         finished_at, call_id
                  FROM toolfleet.dead_letters
                  WHERE true",
@@ -70,13 +76,19 @@ pub async fn dead_groups(
         .map_err(|error| StoreError::from_sqlx("group dead letters", error))
 }
 
-/// How many calls were abandoned: they are no dead letters, and nobody will ever know what became of them.
+/// How many calls of a filter were abandoned: they are no dead letters, and nobody will ever know what became of them.
 ///
 /// # Errors
 ///
-/// The view cannot be read.
-pub async fn abandoned(pool: &PgPool) -> Result<i64, StoreError> {
-    sqlx::query_scalar("SELECT count(*) FROM toolfleet.abandoned")
+/// The views cannot be read, or not in time.
+pub async fn abandoned(pool: &PgPool, filter: &Filter) -> Result<i64, StoreError> {
+    let mut statement = QueryBuilder::new(
+        "SELECT count(*) FROM toolfleet.calls
+         WHERE call_id IN (SELECT m.call_id FROM toolfleet.marks m WHERE m.what = 'abandoned')",
+    );
+    conditions(&mut statement, filter);
+    statement
+        .build_query_scalar()
         .fetch_one(pool)
         .await
         .map_err(|error| StoreError::from_sqlx("count abandoned calls", error))

@@ -6,6 +6,7 @@
 use fleet::{
     call::{CallOutcome, State},
     ids::{CallId, Label, QueueName, ToolName},
+    store::bulk_retries::BulkRetry,
     wire::code::Code,
 };
 use sqlx::{Postgres, QueryBuilder};
@@ -31,6 +32,8 @@ pub struct Filter {
     pub run: Option<Label>,
     /// The code of their error; of an open call, of its last attempt's.
     pub code: Option<Code>,
+    /// The code of what their last attempt came to: behind `retries_exhausted` and `deadline_exceeded` the one inside, else the same.
+    pub last_code: Option<Code>,
     /// With these values in their arguments, as the views show them.
     pub args: Vec<ValueAt>,
     /// With these values in their results, as the views show them.
@@ -41,10 +44,25 @@ pub struct Filter {
     pub until: Option<OffsetDateTime>,
     /// This call and older ones.
     pub newest: Option<CallId>,
+    /// Newer than this call, which is not among them.
+    pub after: Option<CallId>,
     /// Older than this call, which is not among them: where the page before ended.
     pub before: Option<CallId>,
     /// The most calls.
     pub limit: i64,
+}
+
+impl Filter {
+    /// The calls of a retry as they were fixed when it first began, of a filter with the same flags.
+    #[must_use]
+    pub fn of_retry(self, begun: &BulkRetry) -> Self {
+        Self {
+            since: Some(begun.since),
+            until: Some(begun.until),
+            newest: Some(begun.newest),
+            ..self
+        }
+    }
 }
 
 /// A value at a place of a JSON document.
@@ -71,6 +89,10 @@ pub(crate) fn conditions(statement: &mut QueryBuilder<Postgres>, filter: &Filter
         ("session", filter.session.as_ref().map(Label::as_str)),
         ("run", filter.run.as_ref().map(Label::as_str)),
         ("error->>'code'", filter.code.map(Code::as_str)),
+        (
+            "coalesce(error->'details'->'last'->>'code', error->>'code')",
+            filter.last_code.map(Code::as_str),
+        ),
     ];
     for (column, word) in words {
         if let Some(word) = word {
@@ -101,6 +123,9 @@ pub(crate) fn conditions(statement: &mut QueryBuilder<Postgres>, filter: &Filter
     }
     if let Some(newest) = filter.newest {
         statement.push(" AND call_id <= ").push_bind(newest.0);
+    }
+    if let Some(after) = filter.after {
+        statement.push(" AND call_id > ").push_bind(after.0);
     }
     if let Some(before) = filter.before {
         statement.push(" AND call_id < ").push_bind(before.0);

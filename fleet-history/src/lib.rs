@@ -11,6 +11,7 @@
 //! bulk       what many calls are, page by page, and which of them a bulk operation leaves alone
 //! dead       the dead letters, in groups of one cause
 //! story      everything about one call: its row, its attempts, its moves
+//! marks      what was done about a call after its end, and for which one it was made
 //! original   the request of a call, to repeat it
 //! doubts     the calls in doubt
 //! timeouts   what the fleet has learned of a tool's timeout
@@ -36,6 +37,8 @@ pub mod bulk;
 pub mod dead;
 
 pub mod story;
+
+pub mod marks;
 
 pub mod original;
 

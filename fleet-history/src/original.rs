@@ -11,6 +11,8 @@ pub struct Original {
     pub call_id: Uuid,
     /// The state of the call.
     pub state: String,
+    /// What is known of its effect, once it is over.
+    pub effect_known: Option<String>,
     /// The effect class of its tool.
     pub effect: String,
     /// The caller's tenant.
@@ -52,7 +54,7 @@ pub async fn original(pool: &PgPool, call: CallId) -> Result<Option<Original>, S
 pub async fn originals(pool: &PgPool, calls: &[CallId]) -> Result<Vec<Original>, StoreError> {
     let ids: Vec<Uuid> = calls.iter().map(|call| call.0).collect();
     sqlx::query_as(
-        "SELECT call_id, state, effect, tenant, tool, args::text AS args, session, run, priority, language, meta::text AS meta, \
+        "SELECT call_id, state, effect_known, effect, tenant, tool, args::text AS args, session, run, priority, language, meta::text AS meta, \
                 sensitive, effect <> 'read' AND EXISTS (
                     SELECT FROM toolfleet.attempts a WHERE a.call_id = c.call_id AND a.late AND a.outcome = 'applied') AS happened_late
          FROM toolfleet.calls c WHERE call_id = ANY($1)",

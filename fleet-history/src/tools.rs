@@ -96,3 +96,16 @@ pub async fn tool_version(
     .await
     .map_err(|error| StoreError::from_sqlx("read a tool", error))
 }
+
+/// Whether a version of this tool was ever applied.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn is_known(pool: &PgPool, tool: &ToolName) -> Result<bool, StoreError> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT FROM toolfleet.tools WHERE tool = $1)")
+        .bind(tool.as_str())
+        .fetch_one(pool)
+        .await
+        .map_err(|error| StoreError::from_sqlx("look for a tool", error))
+}

@@ -14,6 +14,8 @@ fn call(state: &str, outcome: Option<&str>) -> BulkCall {
         marked: None,
         happened_late: false,
         takes_calls: true,
+        reserved: None,
+        reserved_by: None,
     }
 }
 
@@ -25,7 +27,11 @@ const RETRY: BulkVerb = retry(false, None);
 
 #[test]
 fn each_verb_takes_what_it_is_for_and_names_the_reason_for_the_rest() {
-    let (cancel, settle, discard) = (BulkVerb::Cancel, BulkVerb::Settle, BulkVerb::Discard);
+    let (cancel, settle, discard) = (
+        BulkVerb::Cancel,
+        BulkVerb::Settle(SettledAs::Applied),
+        BulkVerb::Discard,
+    );
     type Row<'a> = (&'a str, Option<&'a str>, [Option<LeftAlone>; 4]);
     let table: &[Row<'_>] = &[
         (
@@ -209,5 +215,60 @@ fn what_cannot_be_made_again_says_why() {
     ];
     for (call, why) in cases {
         assert_eq!(left_alone(RETRY, &call), Some(why), "{call:?}");
+    }
+}
+
+#[test]
+fn what_another_retry_makes_again_is_told_before_the_ledger_refuses_it() {
+    let reserved = |state: &str, by: Option<&str>| BulkCall {
+        reserved: Some(state.to_owned()),
+        reserved_by: by.map(str::to_owned),
+        ..call("failed", Some("system_error"))
+    };
+    let (under_way, unsure) = (Some(LeftAlone::UnderWay), Some(LeftAlone::Unsure));
+    let cases = [
+        (
+            RETRY,
+            None,
+            reserved("under_way", Some("monday")),
+            under_way,
+        ),
+        (
+            RETRY,
+            Some("monday"),
+            reserved("under_way", Some("monday")),
+            None,
+        ),
+        (
+            RETRY,
+            Some("tuesday"),
+            reserved("under_way", Some("monday")),
+            under_way,
+        ),
+        (
+            RETRY,
+            Some("tuesday"),
+            reserved("under_way", None),
+            under_way,
+        ),
+        (
+            RETRY,
+            Some("monday"),
+            reserved("unsure", Some("monday")),
+            unsure,
+        ),
+        (
+            BulkVerb::Discard,
+            None,
+            reserved("under_way", None),
+            under_way,
+        ),
+        (BulkVerb::Discard, None, reserved("unsure", None), None),
+        (BulkVerb::Cancel, None, reserved("under_way", None), None),
+        (RETRY, None, call("failed", Some("system_error")), None),
+    ];
+    for (verb, own, call, why) in cases {
+        assert_eq!(refused(verb, own, &call), why, "{verb:?} {own:?} {call:?}");
+        assert_eq!(left_alone(verb, &call).is_some(), verb == BulkVerb::Cancel);
     }
 }

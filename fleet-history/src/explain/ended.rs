@@ -5,6 +5,7 @@ mod held;
 use fleet::{call::State, wire::code::Code};
 
 use super::{
+    dealt::dealt,
     explanation::{Explanation, because, counted, seconds},
     facts::{DegradedFacts, EndedFacts, Facts, Last},
     waiting,
@@ -26,6 +27,13 @@ pub(super) fn ended(facts: &Facts) -> Explanation {
             "toolfleet calls show has the whole story",
         );
     };
+    let (mark, retry) = (history.dealt.as_ref(), history.under_way.as_ref());
+    dealt(end(facts, history), mark, retry)
+}
+
+/// How it ended, and what can be done where nobody has done anything.
+fn end(facts: &Facts, history: &EndedFacts) -> Explanation {
+    let last = &facts.last;
     if last.from_state.as_deref() == Some("in_doubt") {
         return settled(facts, history);
     }
@@ -105,7 +113,8 @@ fn settled(facts: &Facts, history: &EndedFacts) -> Explanation {
                 .to_owned()
         }
         _failed if is_abandoned => {
-            "nothing: whether its effect is there will never be known, so it is not made again"
+            "nothing: whether its effect is there will never be known, so it is not made again by itself; who wants it all the same makes a \
+             new call of it with toolfleet calls retry --anyway, which may do it twice"
                 .to_owned()
         }
         _not_applied => format!("ask whether it is still wanted; then {AGAIN}"),

@@ -10,6 +10,9 @@ use fleet::{
 use serde::Deserialize;
 use time::OffsetDateTime;
 
+use super::dealt::UnderWay;
+use crate::marks::Mark;
+
 /// What the views say of a call at one moment, by Postgres's clock.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Facts {
@@ -207,6 +210,9 @@ pub(crate) struct Doubt {
     #[serde(with = "time::serde::rfc3339")]
     pub(crate) since: OffsetDateTime,
     pub(crate) why: String,
+    /// What its attempt came to.
+    #[serde(default)]
+    pub(crate) cause: Option<Cause>,
     pub(crate) worker_fenced: bool,
     pub(crate) quarantined: bool,
     #[serde(with = "time::serde::rfc3339::option")]
@@ -215,6 +221,15 @@ pub(crate) struct Doubt {
     pub(crate) probe_state: Option<String>,
     #[serde(with = "time::serde::rfc3339::option")]
     pub(crate) next_probe_at: Option<OffsetDateTime>,
+}
+
+/// What went wrong in the attempt of a doubt.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Cause {
+    pub(crate) message: Option<String>,
+    /// The end of what its program wrote on standard error.
+    #[serde(default)]
+    pub(crate) stderr: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -269,6 +284,12 @@ pub(crate) struct EndedFacts {
     pub(crate) taken_back: Option<TakenBack>,
     /// Its last attempt.
     pub(crate) attempt: Option<Last>,
+    /// Its newest mark that says what was done about it.
+    #[serde(default)]
+    pub(crate) dealt: Option<Mark>,
+    /// Who makes it again and has not marked it.
+    #[serde(default)]
+    pub(crate) under_way: Option<UnderWay>,
 }
 
 /// The line in which a call waited to its end.

@@ -90,7 +90,10 @@ SELECT row_to_json(f)::text FROM (
                 WHERE a.call_id = $1 AND a.finished_at IS NULL LIMIT 1) a) AS attempt,
            (SELECT row_to_json(d) FROM (
                 SELECT since, why, worker_fenced, quarantined, attempt_until, probes, probe_state,
-                       next_probe_at
+                       next_probe_at,
+                       CASE WHEN error->'details'->'cause' IS NOT NULL THEN json_build_object(
+                           'message', error->'details'->'cause'->>'message',
+                           'stderr', error->'details'->'cause'->'details'->>'stderr') END AS cause
                 FROM toolfleet.in_doubt WHERE call_id = $1) d) AS doubt,
            (SELECT row_to_json(e) FROM (
                 SELECT at, from_state, actor, reason,
@@ -148,7 +151,14 @@ SELECT row_to_json(f)::text FROM (
                             SELECT number, worker, error->>'code' AS code, timeout_ms,
                                    started_at + make_interval(secs => timeout_ms / 1000.0) AS until
                             FROM toolfleet.attempts
-                            WHERE call_id = $1 AND NOT late ORDER BY number DESC LIMIT 1) a) AS attempt) e)
+                            WHERE call_id = $1 AND NOT late ORDER BY number DESC LIMIT 1) a) AS attempt,
+                       -- What was abandoned says so by its last move.
+                       (SELECT row_to_json(m) FROM (
+                            SELECT k.*, (SELECT n.state FROM toolfleet.calls n WHERE n.call_id = k.new_call_id) AS new_state
+                            FROM toolfleet.marks k WHERE k.call_id = $1 AND k.what <> 'abandoned'
+                            ORDER BY k.at DESC LIMIT 1) m) AS dealt,
+                       (SELECT row_to_json(r) FROM (
+                            SELECT name, at, state FROM toolfleet.retries_under_way WHERE call_id = $1) r) AS under_way) e)
            END AS ended
     FROM toolfleet.calls c
     WHERE c.call_id = $1) f

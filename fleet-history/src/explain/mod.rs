@@ -2,7 +2,7 @@
 //! views say of it.
 //!
 //! `look` reads the views into `facts`. `waiting` has the reasons of a call without an attempt, `running` of a call with one,
-//! `ended` of a call that is over; `explanation` is the result.
+//! `ended` of a call that is over, and `dealt` what was done about it since; `explanation` is the result.
 
 mod facts;
 
@@ -16,6 +16,7 @@ mod waiting;
 
 mod running;
 
+mod dealt;
 mod ended;
 
 use fleet::call::State;

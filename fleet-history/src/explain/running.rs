@@ -4,7 +4,7 @@ use fleet::lease::LEASE;
 
 use super::{
     explanation::{Explanation, because},
-    facts::{Facts, is_late},
+    facts::{Cause, Facts, is_late},
 };
 use crate::instant::instant;
 
@@ -58,6 +58,26 @@ pub(super) fn running(facts: &Facts) -> Explanation {
     )
 }
 
+/// How much of what a program wrote is told.
+const STDERR_MAX: usize = 300;
+
+/// What its attempt came to, and the last that its program wrote.
+fn said(cause: &Cause) -> String {
+    let message = cause.message.as_ref();
+    let mut said = message.map_or_else(String::new, |message| format!(" ({message})"));
+    if let Some(stderr) = cause
+        .stderr
+        .as_deref()
+        .map(str::trim)
+        .filter(|text| !text.is_empty())
+    {
+        let skipped = stderr.chars().count().saturating_sub(STDERR_MAX);
+        let end: String = stderr.chars().skip(skipped).collect();
+        said = format!("{said}, and its program wrote last: {end}");
+    }
+    said
+}
+
 /// Whether it had its effect is unknown.
 pub(super) fn in_doubt(facts: &Facts) -> Explanation {
     let Some(doubt) = &facts.doubt else {
@@ -68,6 +88,9 @@ pub(super) fn in_doubt(facts: &Facts) -> Explanation {
         instant(doubt.since),
         doubt.why
     );
+    if let Some(cause) = &doubt.cause {
+        what.push_str(&said(cause));
+    }
     if doubt.probes > 0 {
         let found = doubt.probe_state.as_deref().unwrap_or("no answer yet");
         what = format!(
@@ -85,7 +108,9 @@ pub(super) fn in_doubt(facts: &Facts) -> Explanation {
         "toolfleet calls settle {}{whose} --outcome applied|not_applied --note HOW-YOU-KNOW",
         facts.call_id
     );
-    let look = format!("look the effect up in the remote system, then record it: {settle}");
+    let look = format!(
+        "look the effect up in the remote system, then record it: {settle} (or abandoned, for ever, where nobody will ever know)"
+    );
     if let Some(until) = acts {
         return because(
             "in_doubt_early",
@@ -125,5 +150,28 @@ pub(super) fn in_doubt(facts: &Facts) -> Explanation {
             because("in_doubt_probing", what, format!("{when}; or {look}"))
         }
         None => because("in_doubt", what, look),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_doubt_says_what_its_attempt_came_to_and_the_end_of_what_its_program_wrote() {
+        let cause = |stderr: Option<String>| Cause {
+            message: Some("The tool ended with exit code 3.".to_owned()),
+            stderr,
+        };
+        let silent = " (The tool ended with exit code 3.)";
+        assert_eq!(said(&cause(None)), silent);
+        assert_eq!(said(&cause(Some("\n".to_owned()))), silent);
+        let told = said(&cause(Some("x".repeat(400) + " no route\n")));
+        let begin = "(The tool ended with exit code 3.), and its program wrote last: xxx";
+        assert!(
+            told.contains(begin) && told.ends_with("xxx no route"),
+            "{told}"
+        );
+        assert!(told.len() < 400, "{told}");
     }
 }

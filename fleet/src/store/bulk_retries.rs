@@ -22,27 +22,46 @@ pub struct BulkRetry {
     pub nonce: Uuid,
 }
 
-type RetryRow = (String, OffsetDateTime, OffsetDateTime, Uuid, Uuid);
+/// A bulk retry that has begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BegunRetry {
+    /// What it is.
+    pub retry: BulkRetry,
+    /// When its name was first used.
+    pub at: OffsetDateTime,
+}
+
+type RetryRow = (
+    String,
+    OffsetDateTime,
+    OffsetDateTime,
+    Uuid,
+    Uuid,
+    OffsetDateTime,
+);
 
 /// The bulk retry of this name, if there is one.
 ///
 /// # Errors
 ///
 /// Postgres does not answer, or the role may not read it.
-pub async fn find(ledger: &mut PgConnection, name: &str) -> Result<Option<BulkRetry>, StoreError> {
+pub async fn find(ledger: &mut PgConnection, name: &str) -> Result<Option<BegunRetry>, StoreError> {
     let reading = sqlx::query_as(
-        "SELECT filter, since, until, newest, nonce FROM toolfleet.bulk_retries WHERE name = $1",
+        "SELECT filter, since, until, newest, nonce, at FROM toolfleet.bulk_retries WHERE name = $1",
     )
     .bind(name);
     let row: Option<RetryRow> = listen(reading.fetch_optional(ledger))
         .await
         .map_err(|error| StoreError::from_sqlx("look for a bulk retry", error))?;
-    Ok(row.map(|(filter, since, until, newest, nonce)| BulkRetry {
-        filter,
-        since,
-        until,
-        newest: CallId(newest),
-        nonce,
+    Ok(row.map(|(filter, since, until, newest, nonce, at)| {
+        let retry = BulkRetry {
+            filter,
+            since,
+            until,
+            newest: CallId(newest),
+            nonce,
+        };
+        BegunRetry { retry, at }
     }))
 }
 
@@ -74,5 +93,6 @@ pub async fn begin(
         .await
         .map_err(|error| StoreError::from_sqlx("name a bulk retry", error))?;
     // One that was dropped with its history in between is ours again.
-    Ok(find(ledger, name).await?.unwrap_or_else(|| retry.clone()))
+    let begun = find(ledger, name).await?;
+    Ok(begun.map_or_else(|| retry.clone(), |begun| begun.retry))
 }

@@ -345,6 +345,7 @@ const MATRIX: &[(&str, &str)] = &[
     ("mdor", "SELECT count(*) FROM toolfleet.dead_letters"),
     ("mor", "SELECT * FROM toolfleet.marks"),
     ("mor", "SELECT * FROM toolfleet.abandoned"),
+    ("mor", "SELECT * FROM toolfleet.retries_under_way"),
     // Marks of calls that are over: nothing but the function makes one, and nothing takes one back.
     (
         "mo",

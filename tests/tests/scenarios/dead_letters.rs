@@ -140,6 +140,15 @@ async fn dead_letters_are_grouped_counted_and_made_again_once() {
         ]
     );
 
+    let inside = ["--last-code", "unavailable", "--dry-run"];
+    let plan = run(&fleet, &retry("sunday", &inside)).await.json();
+    assert_eq!(plan["to_do"], 1000, "{plan}");
+    let printed = run(&fleet, &["dead"]).await.out;
+    assert!(
+        printed.contains("retries_exhausted: unavailable") && printed.contains("HTTP 503"),
+        "{printed}"
+    );
+
     let counted = run(&fleet, &retry("monday", &["--dry-run"])).await;
     assert_eq!(counted.code, Some(0), "{}", counted.err);
     let plan = counted.json();
@@ -170,6 +179,24 @@ async fn dead_letters_are_grouped_counted_and_made_again_once() {
         (3_000, 3_000)
     );
     assert_eq!(run(&fleet, &["dead", "--json"]).await.json(), json!([]));
+
+    // What failed since is not in it, and that is said.
+    fleet
+        .sql(
+            "INSERT INTO toolfleet.finished_calls
+             SELECT (jsonb_populate_record(f, jsonb_build_object('call_id', uuidv, 'accepted_at', now(), 'finished_at', now()))).*
+             FROM toolfleet.finished_calls f,
+                 LATERAL (SELECT (substr(toolfleet.uuid_floor(now())::text, 1, 14) || '7eee-8000-000000000001')::uuid AS uuidv) u
+             WHERE f.call_id = (SELECT min(call_id::text)::uuid FROM toolfleet.finished_calls WHERE tool = 'charge')",
+        )
+        .await;
+    let plan = run(&fleet, &retry("monday", &["--yes"])).await.json();
+    let told = plan["remarks"][0].as_str().unwrap();
+    assert!(
+        told.starts_with("monday began at")
+            && told.contains("; 1 newer call fits and is not in it: use another --name"),
+        "{plan}"
+    );
 
     // The same name for other calls.
     for other in [&["--tool", "charge"][..], &["--business"]] {
@@ -262,6 +289,30 @@ async fn what_a_killed_name_may_have_sent_is_left_to_it_and_then_to_a_person() {
     fleet
         .sql("DELETE FROM toolfleet.call_marks WHERE call_id IN (SELECT call_id FROM toolfleet.call_marks ORDER BY call_id LIMIT 50)")
         .await;
+
+    // Another name is told before, and by whom.
+    let plan = run(
+        &fleet,
+        &retry("monday2", &["--tool", "charge", "--dry-run"]),
+    )
+    .await
+    .json();
+    assert_eq!(
+        (&plan["to_do"], &plan["left_alone"]["under_way"]),
+        (&json!(0), &json!(50)),
+        "{plan}"
+    );
+    assert!(
+        plan["remarks"][0]
+            .as_str()
+            .unwrap()
+            .contains("50 are with the retry monday,"),
+        "{plan}"
+    );
+    let own = run(&fleet, &retry("monday", &["--tool", "charge", "--dry-run"]))
+        .await
+        .json();
+    assert_eq!(own["to_do"], 50, "{own}");
 
     // What it may have sent is neither made again under another name nor given up.
     let refused = async |flags: &[&str]| {
@@ -467,7 +518,16 @@ async fn doubts_settled_in_bulk_obey_their_fences() {
     let done = &ran.json()["done"];
     assert_eq!(
         (&done["done"], &done["refused"]),
-        (&json!({"settled": 30}), &json!({"worker_not_fenced": 10}))
+        (
+            &json!({"settled_as_not_applied": 30}),
+            &json!({"worker_not_fenced": 10})
+        )
+    );
+    let why = &done["examples"][0];
+    assert_eq!(why["code"], "worker_not_fenced", "{done}");
+    assert!(
+        why["message"].as_str().unwrap().contains("may still act"),
+        "{done}"
     );
     assert_eq!(
         fleet.count("SELECT count(*) FROM toolfleet.in_doubt").await,

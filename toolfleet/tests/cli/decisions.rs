@@ -176,7 +176,14 @@ async fn calls_are_settled_taken_back_made_again_and_explained() {
         "{}",
         settled.out
     );
-    assert_eq!(settle(0, applied).out, settled.out);
+    let repeated = settle(0, applied);
+    assert_eq!((&repeated.out, &*repeated.err), (&settled.out, ""));
+    let other = ["settle", &call, "--note", "guessed", "--outcome", "applied"];
+    let repeated = here.calls(0, &other).err;
+    assert!(
+        repeated.contains(": looked it up. That stays"),
+        "{repeated}"
+    );
     let conflict = settle(1, &["--outcome", "not_applied"]).json();
     assert_eq!(conflict["error"]["details"]["state"], "succeeded");
     let why = here.reason(&call);
@@ -189,13 +196,25 @@ async fn calls_are_settled_taken_back_made_again_and_explained() {
     let shown = here.calls(0, &["show", &call]).out;
     assert!(shown.contains("settled_applied  looked it up"), "{shown}");
 
+    let refused = here.calls(1, &["retry", &call, "--key", "new"]);
+    assert!(
+        refused.err.contains("succeeded: the call has succeeded"),
+        "{}",
+        refused.err
+    );
     let usage = here.calls(2, &["retry", &call]);
     assert!(usage.err.contains("--key"), "{}", usage.err);
     let again = here
-        .calls(0, &["retry", &call, "--key", "new", "--async", "--json"])
+        .calls(
+            0,
+            &[
+                "retry", &call, "--key", "new", "--anyway", "--async", "--json",
+            ],
+        )
         .json();
     let new = again["call_id"].as_str().unwrap().to_owned();
     assert_ne!(new, call);
+    made_again(&here, &call, &new);
     let story = here.calls(0, &["show", &new, "--json"]).json();
     assert_eq!(
         story["call"]["args"].to_string(),
@@ -232,8 +251,15 @@ async fn calls_are_settled_taken_back_made_again_and_explained() {
     here.calls(1, &["cancel", &new]);
     let shown = here.calls(0, &["show", &new]).out;
     assert!(shown.contains("cancelled  changed my mind"), "{shown}");
+    // It was taken back, which is no reason against a new call; the key is one.
     let same = here.calls(1, &["retry", &new, "--key", "new"]);
     assert!(same.err.contains("never used"), "{}", same.err);
+    let mistyped = here.calls(2, &["dead", "--tool", "chrage"]);
+    assert!(
+        mistyped.err.contains("there is no tool chrage"),
+        "{}",
+        mistyped.err
+    );
     let unknown = here
         .calls(1, &["cancel", &CallId::generate().to_string(), "--json"])
         .json();
@@ -243,6 +269,30 @@ async fn calls_are_settled_taken_back_made_again_and_explained() {
     drop(dispatcher);
     nats.stop().await;
     postgres.stop().await;
+}
+
+/// A call that was made again says so, to whoever asks why, looks at it, or would make it again; and the new one whose it is.
+fn made_again(here: &Where, call: &str, new: &str) {
+    let why = here.reason(call);
+    let because = why["because"].as_str().unwrap();
+    assert!(
+        because.contains("it was made again at")
+            && because.contains(&format!("as call {new}, which is queued")),
+        "{because}"
+    );
+    assert_eq!(
+        why["next"],
+        format!("nothing: toolfleet calls explain {new} says what became of that one")
+    );
+    let shown = here.calls(0, &["show", call]).out;
+    assert!(
+        shown.contains(&format!("made again as call {new}, queued")),
+        "{shown}"
+    );
+    let shown = here.calls(0, &["show", new]).out;
+    assert!(shown.contains(&format!("made for call {call}")), "{shown}");
+    let refused = here.calls(1, &["retry", call, "--key", "newer"]);
+    assert!(refused.err.contains("retried_before"), "{}", refused.err);
 }
 
 /// Events that happen while the command runs are printed, a line each, and Ctrl-C is an orderly end.

@@ -62,6 +62,12 @@ fn rate(calls: Option<i64>) -> Value {
            "closed_until": null})
 }
 
+/// A mark of a bulk retry whose new call has this state.
+fn mark(new_state: Option<&str>) -> Value {
+    json!({"call_id": "01936c2e-0000-7000-8000-00000000000c", "what": "retried", "at": "2026-11-20T12:00:40Z", "actor": "ann",
+           "bulk_name": "monday", "new_call_id": "01936c2e-0000-7000-8000-00000000000d", "new_state": new_state})
+}
+
 #[test]
 fn what_ended_says_why_and_what_can_be_done() {
     let lacked = |lack: &str, secret: Option<&str>, why: &str| {
@@ -245,6 +251,34 @@ fn what_ended_says_why_and_what_can_be_done() {
             "abandoned",
             settled(&json!({"error_code": "in_doubt",
                 "last": {"reason": "settled_abandoned", "note": "the bank keeps no list"}})),
+        ),
+        (
+            "abandoned and made again",
+            settled(&json!({"error_code": "in_doubt",
+                "last": {"reason": "settled_abandoned", "note": "the bank keeps no list"},
+                "ended": {"dealt": mark(Some("succeeded"))}})),
+        ),
+        (
+            "failed and made again by many",
+            json!({"error_code": "tool_error", "ended": {"dealt": mark(Some("in_doubt"))}}),
+        ),
+        (
+            "made again, and the new call's day is dropped",
+            json!({"error_code": "tool_error", "ended": {"dealt": mark(None)}}),
+        ),
+        (
+            "given up",
+            json!({"error_code": "tool_error", "ended": {"dealt": {
+                "call_id": "01936c2e-0000-7000-8000-00000000000c", "what": "discarded", "at": "2026-11-20T12:00:40Z",
+                "actor": "ann", "note": "too late"}}}),
+        ),
+        (
+            "reserved by a retry",
+            json!({"error_code": "tool_error", "ended": {"under_way": {"name": "monday", "at": "2026-11-20T12:00:40Z", "state": "under_way"}}}),
+        ),
+        (
+            "reserved long ago",
+            json!({"error_code": "tool_error", "ended": {"under_way": {"name": null, "at": "2026-11-20T12:00:40Z", "state": "unsure"}}}),
         ),
         (
             "settled by time only",

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use fleet::config::StoreArgs;
+use fleet::{config::StoreArgs, wire::code::Code};
 use fleet_history::{
     calls,
     dead::{DeadGroup, abandoned, dead_groups},
@@ -17,6 +17,7 @@ use crate::commands::{connect, output};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Without --since it looks at the last 24 hours before --until. \
+                  CODE is `--code: --last-code` where the last attempt came to another one. \
                   Calls in doubt are none of them (docs/dead-letters.md); `calls retry` makes them again and `calls discard` gives \
                   them up, with the same flags"
 )]
@@ -44,17 +45,30 @@ impl Dead {
             limit: self.limit,
             ..which.recent(calls::now(&pool).await?)?
         };
+        which.of_a_tool_that_is(&pool).await?;
         let groups = dead_groups(&pool, &filter).await?;
         if !self.json {
-            let abandoned = abandoned(&pool).await?;
+            let abandoned = abandoned(&pool, &filter).await?;
             if abandoned > 0 {
+                let (calls, they) = match abandoned {
+                    1 => ("call is", "it was"),
+                    _many => ("calls are", "they were"),
+                };
                 output::warn(&format!(
-                    "besides, {abandoned} calls are abandoned: whether they were carried out will never be known, and the view \
+                    "besides, {abandoned} of these {calls} abandoned: whether {they} carried out will never be known, and the view \
                      toolfleet.abandoned lists them"
                 ));
             }
         }
-        let headings = ["CALLS", "TOOL", "CODE", "OLDEST", "NEWEST", "LAST ERROR"];
+        let headings = [
+            "CALLS",
+            "TOOL",
+            "CODE",
+            "OLDEST",
+            "NEWEST",
+            "EXAMPLE",
+            "LAST ERROR OF THE EXAMPLE",
+        ];
         output::print_rows(&groups, self.json, &headings, cells)
     }
 }
@@ -62,7 +76,11 @@ impl Dead {
 fn cells(group: DeadGroup) -> Vec<String> {
     let none = || "-".to_owned();
     let code = group.code.unwrap_or_else(none);
-    let last = group.last_error.unwrap_or_else(none);
+    // The error of one that was settled is a sentence for the model.
+    let last = match code.parse() {
+        Ok(Code::NotApplied) => "found out not to have been carried out".to_owned(),
+        Ok(_) | Err(_) => group.example_error.unwrap_or_else(none),
+    };
     vec![
         group.calls.to_string(),
         group.tool,
@@ -72,6 +90,7 @@ fn cells(group: DeadGroup) -> Vec<String> {
         },
         instant(group.oldest_at),
         instant(group.newest_at),
+        group.example,
         last,
     ]
 }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use fleet::{
     ids::CallId,
     store::{
@@ -10,7 +10,7 @@ use fleet::{
         marks::{self, CallMark, MarkVerdict, NewMarks},
     },
 };
-use fleet_history::bulk::BulkVerb;
+use fleet_history::{bulk::BulkVerb, instant, marks::Mark};
 
 use super::{
     bulk::{Bulk, CountOnly, DiscardStep, LedgerFlag, ManyFlags, is_bulk},
@@ -81,6 +81,9 @@ impl Discard {
         let verdict = marked
             .first()
             .map_or(MarkVerdict::NotFound, |marked| marked.verdict);
+        if verdict == MarkVerdict::Marked {
+            tell_of_another(&self.ledger, call, &actor, &self.note).await?;
+        }
         if self.json {
             output::print_json(
                 &serde_json::json!({"call_id": call.to_string(), "result": verdict.as_str()}),
@@ -92,6 +95,32 @@ impl Discard {
     }
 }
 
+/// Says so where the call has a mark of before: that one stays, with its author and note.
+async fn tell_of_another(
+    ledger: &LedgerFlag,
+    call: CallId,
+    actor: &str,
+    note: &str,
+) -> anyhow::Result<()> {
+    let pool = connect::reader_of(ledger.url()?).await?;
+    let marks = fleet_history::marks::marks(&pool, call).await?;
+    let marks = marks.read().context("read the marks of a call")?;
+    let is_other = |mark: &&Mark| {
+        mark.call_id == call
+            && mark.what == CallMark::Discarded.as_str()
+            && (mark.actor != actor || mark.note.as_deref() != Some(note))
+    };
+    if let Some(mark) = marks.iter().find(is_other) {
+        let note = mark.note.as_deref().unwrap_or_default();
+        output::warn(&format!(
+            "it was discarded before, at {} by {}: {note}. That stays, and the new note is not kept",
+            instant(mark.at),
+            mark.actor
+        ));
+    }
+    Ok(())
+}
+
 const fn sentence(verdict: MarkVerdict) -> &'static str {
     match verdict {
         MarkVerdict::Marked => "discarded: it is no dead letter any more",
@@ -99,7 +128,7 @@ const fn sentence(verdict: MarkVerdict) -> &'static str {
             "not_dead: it is no dead letter, or was made again already; `toolfleet calls show` says what it is"
         }
         MarkVerdict::UnderWay => {
-            "under_way: a retry makes it again just now, or was killed at it; `toolfleet.retry_reservations` has its name"
+            "under_way: a retry makes it again just now, or was killed at it; `toolfleet calls explain` says which and what to do"
         }
         MarkVerdict::NotOver => {
             "not_over: it is open or in doubt; `toolfleet calls cancel` or `settle` is for that"

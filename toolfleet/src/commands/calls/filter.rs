@@ -7,8 +7,12 @@ use fleet::{
     ids::{Label, QueueName, ToolName},
     wire::code::Code,
 };
-use fleet_history::filter::{Filter, ValueAt};
+use fleet_history::{
+    filter::{Filter, ValueAt},
+    tools::is_known,
+};
 use serde_json::{Value, json};
+use sqlx::PgPool;
 use time::OffsetDateTime;
 
 use super::moment::Moment;
@@ -43,6 +47,9 @@ pub(super) struct FilterFlags {
     /// Only calls whose error has this code (docs/errors); of an open call, the error of its last attempt
     #[arg(long, hide_possible_values = true, value_parser = one_of::<Code>(Code::ALL, Code::as_str))]
     pub(super) code: Option<Code>,
+    /// Only calls whose last attempt came to this code: behind `retries_exhausted` and `deadline_exceeded` the one inside, else as --code
+    #[arg(long, value_name = "CODE", hide_possible_values = true, value_parser = one_of::<Code>(Code::ALL, Code::as_str))]
+    pub(super) last_code: Option<Code>,
     /// Only calls accepted then or later: how long ago, such as 2h, or a moment, such as 2026-11-23T08:00:00Z
     #[arg(long, value_name = "AGO|MOMENT")]
     pub(super) since: Option<Moment>,
@@ -95,6 +102,7 @@ impl WhichCalls {
             session: flags.session.clone(),
             run: flags.run.clone(),
             code: flags.code,
+            last_code: flags.last_code,
             args: values("--arg", &flags.args)?,
             results: values("--result", &self.ends.results)?,
             since,
@@ -135,6 +143,22 @@ impl WhichCalls {
         self.recent(now)
     }
 
+    /// Sees to it that a tool that is named was applied once: a name that is mistyped finds nothing, which looks like an answer.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`]: there never was such a tool. Or the view cannot be read.
+    pub(super) async fn of_a_tool_that_is(&self, pool: &PgPool) -> anyhow::Result<()> {
+        match &self.flags.tool {
+            Some(tool) if !is_known(pool, tool).await? => {
+                let what =
+                    format!("there is no tool {tool}: `toolfleet tools list` has their names");
+                Err(UsageError(what).into())
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// What was given, in one spelling: the same flags are the same text, in whatever order they stood.
     pub(super) fn spelled(&self) -> Value {
         let flags = &self.flags;
@@ -147,7 +171,7 @@ impl WhichCalls {
             held.sort();
             held
         };
-        json!({
+        let mut spelled = json!({
             "tool": word(flags.tool.as_ref().map(ToolName::as_str)),
             "queue": word(flags.queue.as_ref().map(QueueName::as_str)),
             "state": word(flags.state.map(State::as_str)),
@@ -160,7 +184,12 @@ impl WhichCalls {
             "until": flags.until.map(Moment::spelled),
             "args": held(&flags.args),
             "results": held(&self.ends.results),
-        })
+        });
+        // Names of before this flag was there are still the same names.
+        if let Some(code) = flags.last_code {
+            spelled["last_code"] = code.as_str().into();
+        }
+        spelled
     }
 
     /// Whether a flag that is about many calls was given; the tenant is for one call too.
@@ -181,6 +210,7 @@ impl WhichCalls {
             session,
             run,
             code,
+            last_code,
             since,
             until,
             args,
@@ -192,6 +222,7 @@ impl WhichCalls {
             || session.is_some()
             || run.is_some()
             || code.is_some()
+            || last_code.is_some()
             || since.is_some()
             || until.is_some()
             || !args.is_empty()
@@ -292,6 +323,7 @@ mod tests {
             "--session a",
             "--run a",
             "--code timeout",
+            "--last-code timeout",
             "--since 1h",
             "--until 1h",
             "--since 1970-01-01T01:00:00Z",

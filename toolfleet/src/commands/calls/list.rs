@@ -62,6 +62,9 @@ fn cells(call: ListedCall) -> Vec<String> {
         call.attempts.to_string(),
         instant(call.accepted_at),
         call.finished_at.map_or_else(none, instant),
-        call.error_code.unwrap_or_else(none),
+        match (call.error_code, call.cause_code) {
+            (Some(code), Some(cause)) if cause != code => format!("{code}: {cause}"),
+            (code, _) => code.unwrap_or_else(none),
+        },
     ]
 }

@@ -1,6 +1,7 @@
 //! `toolfleet calls`: the history, read from the documented views; and decisions about a call, over NATS.
 
 mod actor;
+mod again;
 mod bulk;
 mod cancel;
 mod dead;

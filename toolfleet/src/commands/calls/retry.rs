@@ -10,7 +10,7 @@ use fleet::{
     explain::chain,
     ids::{CallId, IdempotencyKey, Label},
     store::{
-        marks::{self, CallMark, NewMarks},
+        marks::{CallMark, NewMarks, mark},
         reservations::{ReserveVerdict, Reserver, release, reserve},
     },
     wire::headers::Prefer,
@@ -18,6 +18,7 @@ use fleet::{
 use fleet_client::{Options, calls::Submission};
 use fleet_history::{
     bulk::BulkVerb,
+    marks::marks,
     original::{Original, original},
 };
 
@@ -25,7 +26,8 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{
-    bulk::{Bulk, CountOnly, LedgerFlag, ManyFlags, RetryStep, begun_before, fixed, is_bulk},
+    again::against,
+    bulk::{Bulk, CountOnly, LedgerFlag, ManyFlags, RetryStep, begun_before, is_bulk},
     filter::{EndFlags, FilterFlags, WhichCalls},
 };
 use crate::commands::{
@@ -38,7 +40,9 @@ use crate::commands::{
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Without a call's id, all calls for which every flag holds are counted, and with --yes made again under keys of \
-                  --name and the old call: the same command again doubles nothing (docs/dead-letters.md)"
+                  --name and the old call: the same command again doubles nothing (docs/dead-letters.md).\n\
+                  Of one call it refuses what it leaves alone of many as succeeded, retried_before, discarded_before, effect_unknown or \
+                  effect_happened, unless --anyway is given; in_doubt, not_over and sensitive always"
 )]
 pub struct Retry {
     /// The call whose tool, arguments, tenant, session, run, priority, language and meta the new one gets; without it, which calls
@@ -46,6 +50,9 @@ pub struct Retry {
     /// The new call's idempotency key; a tool that writes once needs one that was never used
     #[arg(long)]
     key: Option<IdempotencyKey>,
+    /// Of one call: also if it succeeded, was made again or given up before, or may have been carried out. Its tool may do it twice
+    #[arg(long, requires = "call_id")]
+    anyway: bool,
     /// Do not wait for the result: print the accepted envelope
     #[arg(long = "async")]
     detach: bool,
@@ -107,9 +114,8 @@ impl Retry {
         spelled["business"] = self.business.into();
         let spelled = spelled.to_string();
         let mut ledger = connect::writer(&self.store.database_url).await?;
-        if let Some(begun) = begun_before(&mut ledger, name, &spelled).await? {
-            bulk.filter = fixed(bulk.filter, &begun);
-        }
+        let begun = begun_before(&mut ledger, name, &spelled).await?;
+        bulk.retry = Some((name, begun));
         if self.bulk.only_counts() {
             return bulk.run(&mut CountOnly).await;
         }
@@ -133,6 +139,11 @@ impl Retry {
             bail!("there is no call {call}; its history may have been dropped");
         };
         self.check(&asked)?;
+        let marks = marks(&pool, call).await?.read();
+        let against = against(&asked, &marks.context("read the marks of a call")?);
+        if let Some(why) = against.filter(|_| !self.anyway) {
+            bail!(why);
+        }
         let submission = Submission {
             tenant: asked.tenant.parse().context("read the call's tenant")?,
             tool: asked.tool.parse().context("read the call's tool")?,
@@ -207,7 +218,17 @@ impl Retry {
                     reserved.verdict.as_str()
                 )
             }
-            // What was done about it before, a person knows, and decides.
+            // Since it was looked at; or a person knows, and decides.
+            ReserveVerdict::RetriedBefore
+            | ReserveVerdict::DiscardedBefore
+            | ReserveVerdict::EffectUnknown
+                if !self.anyway =>
+            {
+                bail!(
+                    "{}: somebody dealt with it just now; `toolfleet calls explain` says how",
+                    reserved.verdict.as_str()
+                )
+            }
             ReserveVerdict::Held
             | ReserveVerdict::EffectHappened
             | ReserveVerdict::Unsure
@@ -226,7 +247,7 @@ impl Retry {
             bulk_name: None,
             calls: &[(call, Some(new))],
         };
-        marks::mark(&mut ledger, &marks).await?;
+        mark(&mut ledger, &marks).await?;
         Ok(())
     }
 

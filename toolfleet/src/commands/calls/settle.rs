@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use fleet::{config::BusArgs, ids::CallId, store::settle::SettledAs};
+use fleet::{config::BusArgs, ids::CallId, store::settle::SettledAs, wire::code::Code};
 use fleet_client::calls::Settling;
-use fleet_history::bulk::BulkVerb;
+use fleet_history::{bulk::BulkVerb, instant, story};
 use serde_json::value::RawValue;
 
 use super::{
@@ -65,7 +65,7 @@ impl Settle {
                 let what = "--result is the answer of one call: many have none in common";
                 return Err(UsageError(what.to_owned()).into());
             }
-            let verb = BulkVerb::Settle;
+            let verb = BulkVerb::Settle(self.outcome);
             let bulk = Bulk::of(verb, &which, &self.bulk, &self.ledger, self.json).await?;
             if self.bulk.only_counts() {
                 return bulk.run(&mut CountOnly).await;
@@ -96,10 +96,37 @@ impl Settle {
             .settle(&tenant_of_one(&which), &settling)
             .await
             .map_err(|problem| unanswered(problem, advice))?;
-        let (refused, envelope) = (answer.head()?.is_refused(), answer.text()?);
+        let (head, envelope) = (answer.head()?, answer.text()?);
         output::print_text(envelope, self.json)?;
-        Ok(ExitCode::from(u8::from(refused)))
+        if head.code() == Code::NotFound.as_str() {
+            let tenant = tenant_of_one(&which);
+            output::warn(&format!(
+                "the tenant {tenant} has no call {call_id}: --tenant says whose it is, and `toolfleet calls show {call_id}` shows it"
+            ));
+        } else if !head.is_refused()
+            && let Some(other) = noted(&self.ledger, call_id, &self.note).await
+        {
+            output::warn(&other);
+        }
+        Ok(ExitCode::from(u8::from(head.is_refused())))
     }
+}
+
+/// That the call was settled like this before, with another note, which stays. `None` as well where the ledger cannot be asked: the
+/// call is settled, and that is what was asked for.
+async fn noted(ledger: &LedgerFlag, call: CallId, note: &str) -> Option<String> {
+    let pool = connect::reader_of(ledger.url().ok()?).await.ok()?;
+    let story = story::story(&pool, call).await.ok()??;
+    let events = story.events.read().ok()?;
+    let settled = events
+        .into_iter()
+        .rfind(|event| event.reason.starts_with("settled_"))?;
+    let kept = settled.details?.note.filter(|kept| kept != note)?;
+    let at = settled.at.map_or_else(String::new, instant);
+    Some(format!(
+        "it was settled like this before, at {at} by {}: {kept}. That stays, and the new note is not kept",
+        settled.actor
+    ))
 }
 
 fn result(bytes: &[u8]) -> Result<Box<RawValue>, UsageError> {

@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use fleet::{config::StoreArgs, ids::CallId};
 use fleet_history::{
     instant,
+    marks::{Mark, marks},
     story::{self, Attempt, CallEvent, EventDetails, Story},
 };
 use serde_json::value::RawValue;
@@ -17,14 +18,21 @@ use crate::commands::{
     plain::plain,
 };
 
+/// How many characters of a value a person gets to see: an answer may have megabytes.
+const SHOWN_MAX: usize = 8_000;
+
 /// What `calls show` is told.
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "As text a value of more than 8000 characters is cut, and says so; --json has all of it"
+)]
 pub struct ShowCall {
     /// The call's id, as every envelope has it
     call_id: CallId,
     #[command(flatten)]
     store: StoreArgs,
-    /// Print JSON: {"call", "attempts", "events"}, rows of the views of these names
+    /// Print JSON: {"call", "attempts", "events", "marks"}, rows of the views of these names; `marks` has those of the call and those of
+    /// the calls that it was made for, each with the state of the new call as `new_state`
     #[arg(long)]
     json: bool,
 }
@@ -38,23 +46,27 @@ impl ShowCall {
                 self.call_id
             );
         };
+        let marks = marks(&pool, self.call_id).await?;
         if self.json {
             let whole = format!(
-                r#"{{"call":{},"attempts":{},"events":{}}}"#,
+                r#"{{"call":{},"attempts":{},"events":{},"marks":{}}}"#,
                 story.call.json(),
                 story.attempts.json(),
-                story.events.json()
+                story.events.json(),
+                marks.json()
             );
             output::print(&json::compact(&whole))?;
         } else {
-            output::print(&read(&story).context("read the views of a call")?)?;
+            let marks = marks.read().context("read the marks of a call")?;
+            let text = read(&story, &lines_of(self.call_id, &marks));
+            output::print(&text.context("read the views of a call")?)?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// The columns that are shown, in this order; a column without a value is left out.
-const COLUMNS: [(&str, &str); 32] = [
+const COLUMNS: [(&str, &str); 33] = [
     ("call", "call_id"),
     ("tool", "tool"),
     ("version", "tool_version"),
@@ -86,11 +98,41 @@ const COLUMNS: [(&str, &str); 32] = [
     ("as sent", "original_args"),
     ("corrections", "coercions"),
     ("result", "result"),
+    ("shortened", "shortened"),
     ("error", "error"),
 ];
 
-/// The story as text for a person.
-fn read(story: &Story) -> serde_json::Result<String> {
+/// The marks of a call, and of those that it was made for, a line each.
+fn lines_of(call: CallId, marks: &[Mark]) -> String {
+    marks.iter().map(|mark| line_of(call, mark)).collect()
+}
+
+fn line_of(call: CallId, mark: &Mark) -> String {
+    let name = mark.bulk_name.as_ref();
+    let name = name.map_or_else(String::new, |name| format!(" ({} {name})", mark.what));
+    let note = mark.note.as_ref();
+    let note = note.map_or_else(String::new, |note| format!(": {note}"));
+    let what = match mark.new_call_id {
+        Some(new) if new == call => format!("made for call {}", mark.call_id),
+        Some(new) => {
+            let state = mark
+                .new_state
+                .as_deref()
+                .unwrap_or("not in the history any more");
+            format!("made again as call {new}, {state}")
+        }
+        None => mark.what.clone(),
+    };
+    let text = format!(
+        "{what}, at {} by {}{name}{note}",
+        instant(mark.at),
+        mark.actor
+    );
+    format!("{:<14}{}\n", "mark", plain(&text))
+}
+
+/// The story as text for a person; `marks` are lines of it.
+fn read(story: &Story, marks: &str) -> serde_json::Result<String> {
     let call = story.call.read()?;
     let attempts = story.attempts.read()?;
     let events = story.events.read()?;
@@ -108,6 +150,7 @@ fn read(story: &Story) -> serde_json::Result<String> {
             writeln!(text, "{label:<14}{}", shown(value)).expect("a String takes everything");
         }
     }
+    text.push_str(marks);
     if !attempts.is_empty() {
         let headings = [
             "ATTEMPT", "WORKER", "STARTED", "FINISHED", "OUTCOME", "EFFECT", "ERROR",
@@ -125,8 +168,22 @@ fn is_nothing(value: &RawValue) -> bool {
     matches!(value.get(), "null" | "false")
 }
 
-/// A column's value: text as it is, an instant shortened, everything else as JSON.
+/// A column's value, as far as a person can read it.
 fn shown(value: &RawValue) -> String {
+    let text = whole(value);
+    let Some((end, _)) = text.char_indices().nth(SHOWN_MAX) else {
+        return text;
+    };
+    let more = text.len() - end;
+    format!(
+        "{}\n{:14}... and {more} bytes more: --json has all of it",
+        &text[..end],
+        ""
+    )
+}
+
+/// Text as it is, an instant shortened, everything else as JSON.
+fn whole(value: &RawValue) -> String {
     match serde_json::from_str::<String>(value.get()) {
         Ok(text) => {
             let at = OffsetDateTime::parse(&text, &time::format_description::well_known::Rfc3339);
@@ -222,6 +279,28 @@ mod tests {
                 .to_owned()
                 .into(),
         };
-        insta::assert_snapshot!(read(&story).unwrap());
+        let mark = |call: u128, new: u128| {
+            serde_json::from_value(serde_json::json!({
+                "call_id": uuid::Uuid::from_u128(call), "what": "retried", "at": "2026-11-20T19:01:00Z", "actor": "ann\u{1b}[2J",
+                "note": null, "bulk_name": (new == 9).then_some("monday"), "new_call_id": uuid::Uuid::from_u128(new),
+                "new_state": "succeeded",
+            }))
+            .unwrap()
+        };
+        let this = CallId(uuid::Uuid::from_u128(1));
+        let marks = lines_of(this, &[mark(7, 1), mark(1, 9)]);
+        insta::assert_snapshot!(read(&story, &marks).unwrap());
+    }
+
+    #[test]
+    fn a_large_value_is_cut_for_people() {
+        let value = serde_json::value::to_raw_value(&"ä".repeat(SHOWN_MAX + 10)).unwrap();
+        let text = shown(&value);
+        assert!(
+            text.ends_with("... and 20 bytes more: --json has all of it"),
+            "{text}"
+        );
+        let value = serde_json::value::to_raw_value(&"ä".repeat(SHOWN_MAX)).unwrap();
+        assert_eq!(shown(&value).chars().count(), SHOWN_MAX);
     }
 }

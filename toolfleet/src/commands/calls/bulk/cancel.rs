@@ -24,7 +24,7 @@ impl CancelStep {
             .map_err(|problem| unanswered(problem, "asking again is safe"))?;
         let head = answer.head()?;
         if head.is_refused() {
-            return Ok(Came::Refused(head.code().to_owned()));
+            return Ok(Came::refused_as(call.id(), head.code(), head.message()));
         }
         let read: CancelAnswer = answer.read()?;
         Ok(Came::Done(match read.result {

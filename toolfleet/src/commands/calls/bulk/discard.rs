@@ -26,7 +26,12 @@ impl Step for DiscardStep<'_> {
         let marked = marks::mark(&mut self.ledger, &marks).await?;
         let came = marked.iter().map(|marked| match marked.verdict {
             MarkVerdict::Marked => Came::Done("discarded"),
-            other => Came::Refused(other.as_str().to_owned()),
+            MarkVerdict::UnderWay => Came::refused_as(
+                marked.call_id,
+                MarkVerdict::UnderWay.as_str(),
+                "a retry makes it again, or was killed at it: toolfleet.retries_under_way has its name, whose command is to be given again",
+            ),
+            other => Came::refused(other.as_str()),
         });
         Ok(came.collect())
     }

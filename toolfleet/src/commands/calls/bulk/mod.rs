@@ -8,6 +8,7 @@
 mod cancel;
 mod discard;
 mod pace;
+mod plan;
 mod retry;
 mod settle;
 mod tally;
@@ -18,7 +19,11 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use fleet::config::{StoreArgs, secret};
+use fleet::{
+    config::{StoreArgs, secret},
+    ids::Label,
+    store::bulk_retries::BegunRetry,
+};
 use fleet_history::{
     bulk::{BulkCall, BulkVerb, left_alone, page},
     calls::now,
@@ -30,12 +35,13 @@ use sqlx::PgPool;
 pub(super) use self::{
     cancel::CancelStep,
     discard::DiscardStep,
-    retry::{RetryStep, begun_before, fixed},
+    retry::{RetryStep, begun_before},
     settle::SettleStep,
 };
 use self::{
     pace::Pace,
-    tally::{Came, Plan, Tally},
+    plan::Plan,
+    tally::{Came, Tally},
 };
 use super::filter::WhichCalls;
 use crate::commands::{
@@ -46,8 +52,6 @@ use crate::commands::{
     usage::UsageError,
 };
 
-/// How many calls a step has. What is interrupted in the middle of one may be done or not.
-const STEP: usize = 100;
 /// How many requests of a step are under way at a time, where each call is one.
 const AT_A_TIME: usize = 16;
 
@@ -166,6 +170,8 @@ pub(super) struct Bulk<'a> {
     pub(super) verb: BulkVerb,
     pub(super) pool: PgPool,
     pub(super) filter: Filter,
+    /// Of a retry: its name, and what it covers where it began before.
+    pub(super) retry: Option<(&'a Label, Option<BegunRetry>)>,
     pub(super) flags: &'a ManyFlags,
     pub(super) json: bool,
 }
@@ -187,10 +193,12 @@ impl<'a> Bulk<'a> {
         which.bounded(time::OffsetDateTime::UNIX_EPOCH + time::Duration::days(36_500))?;
         let pool = connect::reader_of(ledger.url()?).await?;
         let filter = which.bounded(now(&pool).await?)?;
+        which.of_a_tool_that_is(&pool).await?;
         Ok(Self {
             verb,
             pool,
             filter,
+            retry: None,
             flags,
             json,
         })
@@ -202,20 +210,17 @@ impl<'a> Bulk<'a> {
     ///
     /// A server does not answer, or nobody has said yes.
     pub(super) async fn run(self, step: &mut impl Step) -> anyhow::Result<ExitCode> {
-        let mut plan = Plan::new(self.verb, &self.filter);
-        let mut newest = None;
-        let mut pages = Pages::of(&self.pool, self.filter.clone());
-        while let Some(calls) = pages.next().await? {
-            newest = newest.or_else(|| calls.first().cloned());
-            for call in &calls {
-                plan.count(call, left_alone(self.verb, call));
-            }
-        }
+        let (plan, newest) = self.plan().await?;
         if !self.json {
             output::print(&plan.to_string())?;
         }
         let is_asked = self.flags.yes;
-        let (Some(newest), true) = (newest, is_asked && plan.to_do() > 0) else {
+        if plan.is_empty() && self.filter.code.is_some() {
+            output::warn(
+                "no call has this code: behind retries_exhausted and deadline_exceeded the code of the last attempt is --last-code",
+            );
+        }
+        let (Some(newest), true) = (newest, is_asked && plan.to_ask() > 0) else {
             if self.json {
                 output::print_json(&plan)?;
             }
@@ -231,7 +236,8 @@ impl<'a> Bulk<'a> {
         };
         let filter = step.begin(counted).await?;
         let mut done = Tally::default();
-        let mut progress = Progress::new(Some(plan.to_do()), self.json, io::stderr().is_terminal());
+        let mut progress =
+            Progress::new(Some(plan.to_ask()), self.json, io::stderr().is_terminal());
         let walked = tokio::select! {
             walked = self.walk(filter, step, &mut done, &mut progress) => walked,
             interrupted = tokio::signal::ctrl_c() => {
@@ -242,10 +248,41 @@ impl<'a> Bulk<'a> {
         if self.json {
             output::print_json(&serde_json::json!({"plan": plan, "done": done}))?;
         } else {
-            output::print(&done.to_string())?;
+            output::print(&format!("{done}\n{}", done.reasons()))?;
         }
         walked.context("it ends before its end; the same command again goes on where it was")?;
         Ok(ExitCode::from(if done.is_good() { OK } else { FAILED }))
+    }
+
+    /// Counts, and says which is the newest call that was found.
+    async fn plan(&self) -> anyhow::Result<(Plan, Option<BulkCall>)> {
+        let name = self.retry.as_ref().map(|(name, _)| name.as_str());
+        let mut filter = self.filter.clone();
+        let begun = self.retry.as_ref().and_then(|(_, begun)| begun.as_ref());
+        if let Some(begun) = begun {
+            filter = filter.of_retry(&begun.retry);
+        }
+        let mut plan = Plan::new(self.verb, name, &filter);
+        let mut newest = None;
+        let mut pages = Pages::of(&self.pool, filter);
+        while let Some(calls) = pages.next().await? {
+            newest = newest.or_else(|| calls.first().cloned());
+            calls.iter().for_each(|call| plan.count(call));
+        }
+        if let Some(begun) = begun {
+            let since = Filter {
+                after: Some(begun.retry.newest),
+                ..self.filter.clone()
+            };
+            let mut fit = 0;
+            let mut pages = Pages::of(&self.pool, since);
+            while let Some(calls) = pages.next().await? {
+                let fits = |call: &&BulkCall| left_alone(self.verb, call).is_none();
+                fit += calls.iter().filter(fits).count() as u64;
+            }
+            plan.newer(fit, begun.at);
+        }
+        Ok((plan, newest))
     }
 
     /// Acts on what is not left alone. Dropped in the middle, up to a step may be done and not counted.
@@ -263,7 +300,7 @@ impl<'a> Bulk<'a> {
                 .into_iter()
                 .filter(|call| left_alone(self.verb, call).is_none())
                 .collect();
-            for calls in calls.chunks(STEP) {
+            for calls in calls.chunks(pace.step()) {
                 pace.before(calls.len()).await;
                 for came in step.take(calls).await? {
                     done.count(came);

@@ -8,9 +8,9 @@ use async_nats::HeaderMap;
 use fleet::{
     ids::{CallId, Label},
     store::{
-        bulk_retries::{self, BulkRetry},
+        bulk_retries::{self, BegunRetry, BulkRetry},
         marks::{self, CallMark, NewMarks},
-        reservations::{ReserveVerdict, Reserver, release, reserve},
+        reservations::{ReserveVerdict, Reserved, Reserver, release, reserve},
     },
 };
 use fleet_client::{
@@ -55,21 +55,11 @@ pub(in crate::commands::calls) async fn begun_before(
     ledger: &mut PgConnection,
     name: &Label,
     spelled: &str,
-) -> anyhow::Result<Option<BulkRetry>> {
+) -> anyhow::Result<Option<BegunRetry>> {
     let found = bulk_retries::find(ledger, name.as_str()).await?;
     match found {
-        Some(other) if other.filter != spelled => Err(taken(name).into()),
+        Some(other) if other.retry.filter != spelled => Err(taken(name).into()),
         found => Ok(found),
-    }
-}
-
-/// The calls of a retry as they were fixed when it first began, of a filter with the same flags.
-pub(in crate::commands::calls) fn fixed(filter: Filter, begun: &BulkRetry) -> Filter {
-    Filter {
-        since: Some(begun.since),
-        until: Some(begun.until),
-        newest: Some(begun.newest),
-        ..filter
     }
 }
 
@@ -100,7 +90,7 @@ impl Step for RetryStep<'_> {
         }
         self.nonce = Some(begun.nonce);
         // Another one of the same name may have begun since this one looked for it.
-        Ok(fixed(counted, &begun))
+        Ok(counted.of_retry(&begun))
     }
 
     async fn take(&mut self, calls: &[BulkCall]) -> anyhow::Result<Vec<Came>> {
@@ -108,7 +98,7 @@ impl Step for RetryStep<'_> {
         let by = self.reserver()?;
         let (mut came, mut held) = (Vec::new(), Vec::new());
         for one in reserve(&mut self.ledger, by, &ids).await? {
-            match instead(one.verdict) {
+            match instead(&one) {
                 Some(other) => came.push(other),
                 None => held.push(one.call_id),
             }
@@ -116,7 +106,7 @@ impl Step for RetryStep<'_> {
         let asked = originals(&self.pool, &held).await?;
         // Dropped with its day since it was reserved.
         let dropped = held.len().saturating_sub(asked.len());
-        came.extend(vec![Came::Refused("not_found".to_owned()); dropped]);
+        came.extend(vec![Came::refused("not_found"); dropped]);
         let mut of_tenants: BTreeMap<String, Vec<Original>> = BTreeMap::new();
         for one in asked {
             of_tenants.entry(one.tenant.clone()).or_default().push(one);
@@ -130,8 +120,8 @@ impl Step for RetryStep<'_> {
 }
 
 /// What becomes of a call that this retry does not have; `None`: it has it.
-fn instead(verdict: ReserveVerdict) -> Option<Came> {
-    match verdict {
+fn instead(one: &Reserved) -> Option<Came> {
+    match one.verdict {
         ReserveVerdict::Held => None,
         ReserveVerdict::EffectHappened => Some(Came::Left(LeftAlone::EffectHappened)),
         ReserveVerdict::EffectUnknown => Some(Came::Left(LeftAlone::EffectUnknown)),
@@ -140,7 +130,29 @@ fn instead(verdict: ReserveVerdict) -> Option<Came> {
         ReserveVerdict::UnderWay
         | ReserveVerdict::Unsure
         | ReserveVerdict::NotOver
-        | ReserveVerdict::NotFound => Some(Came::Refused(verdict.as_str().to_owned())),
+        | ReserveVerdict::NotFound => Some(refused(one)),
+    }
+}
+
+fn refused(one: &Reserved) -> Came {
+    let code = one.verdict.as_str();
+    let name = match &one.holder {
+        Some(name) => format!("the retry {name}"),
+        None => "a retry of this one call".to_owned(),
+    };
+    match one.verdict {
+        ReserveVerdict::UnderWay => {
+            let what =
+                format!("{name} makes it again, or was killed at it: give its command again");
+            Came::refused_as(one.call_id, code, &what)
+        }
+        ReserveVerdict::Unsure => {
+            let what = format!(
+                "{name} may have made it again 23 hours ago or earlier: see whether there is a new call, then retry or discard it by its id"
+            );
+            Came::refused_as(one.call_id, code, &what)
+        }
+        _word => Came::refused(code),
     }
 }
 
@@ -217,7 +229,7 @@ impl<'a> RetryStep<'a> {
                     {
                         unmade.push(ids[place]);
                     }
-                    came.push(Came::Refused(head.code().to_owned()));
+                    came.push(Came::refused_as(ids[place], head.code(), head.message()));
                 }
             }
         }
@@ -292,6 +304,7 @@ mod tests {
         let asked = Original {
             call_id: Uuid::nil(),
             state: "failed".to_owned(),
+            effect_known: Some("none".to_owned()),
             effect: "once".to_owned(),
             tenant: "acme".to_owned(),
             tool: "charge".to_owned(),

@@ -36,9 +36,17 @@ impl SettleStep<'_> {
             .map_err(|problem| unanswered(problem, advice))?;
         let head = answer.head()?;
         Ok(if head.is_refused() {
-            Came::Refused(head.code().to_owned())
+            let message = match head.error.as_ref().and_then(|error| error.retry_after_ms) {
+                Some(wait_ms) => format!("{} (in {} s)", head.message(), wait_ms.div_ceil(1_000)),
+                None => head.message().to_owned(),
+            };
+            Came::refused_as(call.id(), head.code(), &message)
         } else {
-            Came::Done("settled")
+            Came::Done(match self.outcome {
+                SettledAs::Applied => "settled_as_applied",
+                SettledAs::NotApplied => "settled_as_not_applied",
+                SettledAs::Abandoned => "abandoned",
+            })
         })
     }
 }

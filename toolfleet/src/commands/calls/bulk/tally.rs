@@ -1,140 +1,46 @@
-//! What is to be done, and what was done, in numbers.
+//! What was done with many calls, in numbers.
 
 use std::{collections::BTreeMap, fmt};
 
-use fleet_history::{
-    bulk::{BulkCall, BulkVerb, LeftAlone},
-    filter::Filter,
-    instant,
-};
-use serde::{Serialize, Serializer, ser::SerializeStruct};
+use fleet::ids::CallId;
+use fleet_history::bulk::LeftAlone;
+use serde::Serialize;
 
-use crate::commands::output;
+use crate::commands::plain::plain;
 
 /// What became of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::commands::calls) enum Came {
     /// It was done, or was so before: a word that says which.
     Done(&'static str),
-    /// It was refused, with this code.
-    Refused(String),
+    /// It was refused.
+    Refused(RefusedCall),
     /// It is left alone after all, for what became known since it was counted.
     Left(LeftAlone),
 }
 
-/// Calls that are alike: tool, state, code, and why they are left alone.
-type Alike = (String, String, Option<String>, Option<LeftAlone>);
-
-/// What was found.
-#[derive(Debug)]
-pub(super) struct Plan {
-    verb: &'static str,
-    span: Vec<String>,
-    kinds: BTreeMap<Alike, u64>,
+/// A call that was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::commands::calls) struct RefusedCall {
+    /// With this code.
+    pub(in crate::commands::calls) code: String,
+    /// Which one, and why, in words, where they say more than the code.
+    pub(in crate::commands::calls) why: Option<(CallId, String)>,
 }
 
-impl Plan {
-    pub(super) fn new(verb: BulkVerb, filter: &Filter) -> Self {
-        let verb = match verb {
-            BulkVerb::Cancel => "cancel",
-            BulkVerb::Retry { .. } => "retry",
-            BulkVerb::Settle => "settle",
-            BulkVerb::Discard => "discard",
-        };
-        let span = filter.since.into_iter().chain(filter.until);
-        Self {
-            verb,
-            span: span.map(instant).collect(),
-            kinds: BTreeMap::new(),
-        }
+impl Came {
+    /// Refused with a code that says all.
+    pub(in crate::commands::calls) fn refused(code: &str) -> Self {
+        let code = code.to_owned();
+        Self::Refused(RefusedCall { code, why: None })
     }
 
-    pub(super) fn count(&mut self, call: &BulkCall, why: Option<LeftAlone>) {
-        let kind = (
-            call.tool.clone(),
-            call.state.clone(),
-            call.code.clone(),
-            why,
-        );
-        *self.kinds.entry(kind).or_default() += 1;
-    }
-
-    /// The calls that are not left alone.
-    pub(super) fn to_do(&self) -> u64 {
-        self.kinds
-            .iter()
-            .filter(|((.., why), _)| why.is_none())
-            .map(|(_, calls)| calls)
-            .sum()
-    }
-
-    fn left_alone(&self) -> BTreeMap<&'static str, u64> {
-        let mut reasons = BTreeMap::new();
-        for ((.., why), calls) in &self.kinds {
-            if let Some(why) = why {
-                *reasons.entry(why.as_str()).or_default() += calls;
-            }
-        }
-        reasons
-    }
-}
-
-impl fmt::Display for Plan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows: Vec<Vec<String>> = self
-            .kinds
-            .iter()
-            .map(|((tool, state, code, why), calls)| {
-                vec![
-                    tool.clone(),
-                    state.clone(),
-                    code.clone().unwrap_or_else(|| "-".to_owned()),
-                    calls.to_string(),
-                    why.map_or_else(|| self.verb.to_owned(), |why| format!("left alone: {why}")),
-                ]
-            })
-            .collect();
-        let headings = ["TOOL", "STATE", "CODE", "CALLS", "THEN"];
-        f.write_str(&output::table(&headings, &rows))?;
-        let left: u64 = self.left_alone().values().sum();
-        writeln!(
-            f,
-            "accepted {}: {} to {}, {left} left alone",
-            self.span.join(" to "),
-            self.to_do(),
-            self.verb,
-        )
-    }
-}
-
-impl Serialize for Plan {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct OfKind<'a> {
-            tool: &'a str,
-            state: &'a str,
-            code: Option<&'a str>,
-            calls: u64,
-            left_alone: Option<&'static str>,
-        }
-        let kinds: Vec<OfKind<'_>> = self
-            .kinds
-            .iter()
-            .map(|((tool, state, code, why), calls)| OfKind {
-                tool,
-                state,
-                code: code.as_deref(),
-                calls: *calls,
-                left_alone: why.map(LeftAlone::as_str),
-            })
-            .collect();
-        let mut plan = serializer.serialize_struct("Plan", 5)?;
-        plan.serialize_field("verb", self.verb)?;
-        plan.serialize_field("accepted", &self.span)?;
-        plan.serialize_field("to_do", &self.to_do())?;
-        plan.serialize_field("left_alone", &self.left_alone())?;
-        plan.serialize_field("calls", &kinds)?;
-        plan.end()
+    /// Refused as the message says.
+    pub(in crate::commands::calls) fn refused_as(call: CallId, code: &str, message: &str) -> Self {
+        Self::Refused(RefusedCall {
+            code: code.to_owned(),
+            why: Some((call, message.to_owned())),
+        })
     }
 }
 
@@ -144,18 +50,60 @@ pub(super) struct Tally {
     #[serde(rename = "done")]
     good: BTreeMap<&'static str, u64>,
     refused: BTreeMap<String, u64>,
+    /// The first one that was refused with a code and another message than those before; at most a few.
+    #[serde(rename = "examples")]
+    refusals: Vec<Refusal>,
     left_alone: BTreeMap<&'static str, u64>,
     #[serde(rename = "interrupted")]
     pub(super) is_interrupted: bool,
 }
 
+/// An example of what was refused.
+#[derive(Debug, Serialize)]
+struct Refusal {
+    code: String,
+    call_id: CallId,
+    message: String,
+}
+
+/// The most examples: each has another code or message.
+const EXAMPLES_MAX: usize = 8;
+
 impl Tally {
     pub(super) fn count(&mut self, came: Came) {
         match came {
             Came::Done(word) => *self.good.entry(word).or_default() += 1,
-            Came::Refused(code) => *self.refused.entry(code).or_default() += 1,
+            Came::Refused(refused) => self.refuse(refused),
             Came::Left(why) => *self.left_alone.entry(why.as_str()).or_default() += 1,
         }
+    }
+
+    fn refuse(&mut self, RefusedCall { code, why }: RefusedCall) {
+        let is_new = |message: &str| {
+            let known = |one: &Refusal| one.code == code && one.message == message;
+            self.refusals.len() < EXAMPLES_MAX && !self.refusals.iter().any(known)
+        };
+        if let Some((call_id, message)) = why.filter(|(_, message)| is_new(message)) {
+            self.refusals.push(Refusal {
+                code: code.clone(),
+                call_id,
+                message,
+            });
+        }
+        *self.refused.entry(code).or_default() += 1;
+    }
+
+    /// Why calls were refused, a line for each example.
+    pub(super) fn reasons(&self) -> String {
+        let line = |one: &Refusal| {
+            let Refusal {
+                code,
+                call_id,
+                message,
+            } = one;
+            format!("{code}, such as {call_id}: {}\n", plain(message))
+        };
+        self.refusals.iter().map(line).collect()
     }
 
     pub(super) fn calls(&self) -> u64 {
@@ -212,11 +160,23 @@ mod tests {
         }
         done.count(Came::Left(LeftAlone::RetriedBefore));
         assert!(done.is_good());
-        done.count(Came::Refused("tool_retired".to_owned()));
+        done.count(Came::refused("tool_retired"));
         assert_eq!(
             done.to_string(),
             "2 made, 1 there already, 1 refused: tool_retired, 1 left alone: retried_before"
         );
         assert_eq!((done.calls(), done.is_good()), (5, false));
+        for message in ["too early", "too early", "settled by ann"] {
+            done.count(Came::refused_as(
+                CallId(uuid::Uuid::nil()),
+                "conflict",
+                message,
+            ));
+        }
+        assert_eq!(
+            done.reasons(),
+            "conflict, such as 00000000-0000-0000-0000-000000000000: too early\n\
+             conflict, such as 00000000-0000-0000-0000-000000000000: settled by ann\n"
+        );
     }
 }
