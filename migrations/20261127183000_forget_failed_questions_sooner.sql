@@ -1,7 +1,7 @@
 -- Why: where an old answer may stand in for a week, each question whose tool failed left a row of kept_answers for a week, although
 -- there was no answer to keep. Now a row lives as long as its leader may run and its answer counts; when that is over, it is kept for
 -- longer if the leader has a good answer.
--- Locks: none beside the catalog's; the new column is null in the rows that are there, which live as long as they were to.
+-- Locks: ACCESS EXCLUSIVE on kept_answers for a moment; the new column is null in the rows that are there, which live as long as they were to.
 -- The release before survives it: it knows nothing of the column.
 
 -- How long an old answer may be needed after it was got, in milliseconds; 0 or null: not.

@@ -632,13 +632,15 @@ BEGIN
             WHERE f.call_id = o.leader AND f.state = 'succeeded' AND f.outcome = 'success' AND f.source = 'live' AND f.error IS NULL
             LIMIT 1) f
         WHERE o.keep_ms > 0 AND f.finished_at + o.keep_ms * interval '1 millisecond' > clock_timestamp()
+        UNION ALL
+        SELECT o.key, clock_timestamp() + interval '1 minute'
+        FROM over o JOIN toolfleet.open_calls c ON c.call_id = o.leader AND c.state IN ('queued', 'running')
     ), longer AS (
         UPDATE toolfleet.kept_answers a SET keep_until = n.keep_until FROM needed n WHERE a.key = n.key
     ), gone AS (
         DELETE FROM toolfleet.kept_answers a WHERE a.key IN (SELECT o.key FROM over o EXCEPT SELECT n.key FROM needed n)
-        RETURNING 1
     )
-    SELECT count(*) INTO n FROM gone;
+    SELECT count(*) INTO n FROM over;
     RETURN n;
 END $$;
 
@@ -1798,9 +1800,7 @@ BEGIN
     WHERE (f.effect = 'read' OR NOT toolfleet.applied_late(f.call_id))
       AND NOT EXISTS (SELECT FROM toolfleet.call_marks m WHERE m.call_id = f.call_id)
     ON CONFLICT (call_id) DO UPDATE SET shared = true, retry = excluded.retry
-    WHERE r.run <> excluded.run
-      -- Who makes one call again under its own name decides that alone.
-      AND (r.retry = excluded.retry OR r.name IS NULL AND excluded.name IS NULL);
+    WHERE r.run <> excluded.run AND r.retry = excluded.retry;
     RETURN QUERY
     SELECT a.call_id,
            CASE WHEN f.call_id IS NULL AND NOT EXISTS (SELECT FROM toolfleet.open_calls o WHERE o.call_id = a.call_id)

@@ -73,15 +73,15 @@ fn under_way(retry: &UnderWay) -> (String, String) {
         return (
             format!("{who} began at {at} to make it again, and nobody knows whether there is a new call"),
             "look for a new call of the same tool and arguments at that time (toolfleet calls list --tool … --arg …); if there is none, \
-             toolfleet calls retry makes it again, or toolfleet calls discard gives it up"
+             toolfleet calls retry --anyway makes it again, or toolfleet calls discard gives it up"
                 .to_owned(),
         );
     }
     let next = match &retry.name {
         Some(name) => format!(
-            "wait; if that command was killed, give it again (toolfleet calls retry --name {name} and the same flags): it finds what it made"
+            "wait; if that command was killed, give it again (toolfleet calls retry --name {name}, the same flags and --yes): it finds what it made"
         ),
-        None => "wait; if that command was killed, toolfleet calls retry with the same --key says whether there is a new call".to_owned(),
+        None => "wait; if that command was killed, toolfleet calls retry with its --key and --anyway says whether there is a new call, and makes no second one".to_owned(),
     };
     (format!("{who} makes it again since {at}"), next)
 }

@@ -348,10 +348,50 @@ async fn what_a_killed_name_may_have_sent_is_left_to_it_and_then_to_a_person() {
         assert_eq!(told, json!({"unsure": 50}), "{name}");
     }
     // A person has looked, and decides.
-    let single = run(&fleet, &["retry", &one, "--key", "k", "--async"]).await;
+    let again = ["retry", &one, "--key", "k", "--async"];
+    let single = run(&fleet, &again).await;
+    assert_eq!(single.code, Some(1), "{}{}", single.out, single.err);
+    assert!(single.err.contains("unsure"), "{}", single.err);
+    let single = run(&fleet, &[&again[..], &["--anyway"]].concat()).await;
     assert_eq!(single.code, Some(0), "{}{}", single.out, single.err);
     let done = run(&fleet, &[&discard[..], &charges].concat()).await;
     assert_eq!(done.json()["done"]["done"], json!({"discarded": 49}));
+}
+
+/// A command that makes one call again marks it when it has the answer: until then nobody else makes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_another_command_makes_again_is_not_made_by_a_second_one() {
+    let (fleet, _witness) = fleet().await;
+    fleet.sql(LETTERS).await;
+    let one = text(
+        &fleet,
+        "SELECT min(call_id::text) FROM toolfleet.dead_letters WHERE tool = 'charge'",
+    )
+    .await;
+    let first = format!(
+        "SELECT toolfleet.reserve_retries(ARRAY['{one}']::uuid[], NULL, gen_random_uuid(), gen_random_uuid())"
+    );
+    sqlx::query(sqlx::AssertSqlSafe(first))
+        .execute(&fleet.database.pool)
+        .await
+        .unwrap();
+    let second = ["retry", &one, "--key", "k", "--async"];
+    let refused = run(&fleet, &second).await;
+    assert_eq!(refused.code, Some(1), "{}{}", refused.out, refused.err);
+    assert!(refused.err.contains("under_way"), "{}", refused.err);
+    assert_eq!(fleet.count(NEW).await, 0);
+    for told in ["", "made already"] {
+        let anyway = run(&fleet, &[&second[..], &["--anyway"]].concat()).await;
+        assert_eq!(anyway.code, Some(0), "{}{}", anyway.out, anyway.err);
+        assert!(anyway.err.contains(told), "{}", anyway.err);
+        assert_eq!(fleet.count(NEW).await, 1);
+    }
+    let marks = format!("SELECT count(*) FROM toolfleet.marks WHERE call_id = '{one}'");
+    let marks: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(marks))
+        .fetch_one(&fleet.database.pool)
+        .await
+        .unwrap();
+    assert!(marks >= 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -166,7 +166,7 @@ async fn calls_whose_messages_cannot_be_read_are_run_in_a_busy_queue() {
     for what in 0..calls.len() {
         witness.always(
             &what.to_string(),
-            Reply::DoneAfter(Duration::from_millis(450)),
+            Reply::DoneAfter(Duration::from_millis(900)),
         );
     }
     let damaged = [calls[0], calls[8], calls[16]];

@@ -6,6 +6,7 @@ use fleet::{
     fallback::StandIn,
     manifest::FallbackSpec,
     modes::{Brake, InterceptMode},
+    outcome::OutcomeWord,
     telemetry::{metrics, report},
 };
 use tokio::time::{Instant, timeout_at};
@@ -58,6 +59,16 @@ async fn judge(worker: &WorkerProcess, executed: &mut Executed) {
     }
     if judged.stand_in.is_some() {
         reached(Checkpoint::FellBack);
+    } else if executed.execution.word() == OutcomeWord::NotStarted {
+        // Nothing was sent and nothing was found: where the worker has to leave by now, another one asks.
+        let judged = executed.judged.take();
+        let taken_back = executed.why_taken_back();
+        executed.judged = judged.map(|judged| {
+            Box::new(JudgedAttempt {
+                taken_back,
+                ..*judged
+            })
+        });
     }
 }
 

@@ -360,25 +360,26 @@ impl OtherRun<'_> {
     }
 }
 
-/// When a tool with this timeout must have answered, and whether that is sooner than it usually would have to.
+/// When a tool with this timeout must have answered, and whether that is sooner than its own callers would let it take: then it says
+/// nothing about the tool, whose breaker they need.
 fn answer_by(now: Instant, timeout: Duration, latest: Instant) -> (Instant, bool) {
-    let usual = now + timeout.min(ASKED_MAX);
-    (usual.min(latest), latest < usual)
+    let by = (now + timeout.min(ASKED_MAX)).min(latest);
+    (by, by < now + timeout)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Else its breaker would hear nothing of a slow tool that only stands in for others, and give back its permit for ever.
+    /// Else a tool that may take longer would be shut for its own callers, whom it answers.
     #[test]
-    fn a_tool_that_takes_longer_than_another_one_may_is_not_cut_short() {
+    fn a_tool_that_may_take_longer_than_here_is_cut_short() {
         let (now, second) = (Instant::now(), Duration::from_secs(1));
         let latest = now + ASKED_OVERTIME_MAX;
-        for (timeout, by) in [(5, 5), (20, 20), (60, 20)] {
+        for (timeout, by, is_cut) in [(5, 5, false), (20, 20, false), (60, 20, true)] {
             assert_eq!(
                 answer_by(now, timeout * second, latest),
-                (now + by * second, false)
+                (now + by * second, is_cut)
             );
         }
         let soon = now + second;

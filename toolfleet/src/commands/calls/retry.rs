@@ -41,8 +41,8 @@ use crate::commands::{
 #[command(
     after_help = "Without a call's id, all calls for which every flag holds are counted, and with --yes made again under keys of \
                   --name and the old call: the same command again doubles nothing (docs/dead-letters.md).\n\
-                  Of one call it refuses what it leaves alone of many as succeeded, retried_before, discarded_before, effect_unknown or \
-                  effect_happened, unless --anyway is given; in_doubt, not_over and sensitive always"
+                  Of one call it refuses what it leaves alone of many as succeeded, retried_before, discarded_before, effect_unknown, \
+                  effect_happened, under_way or unsure, unless --anyway is given; in_doubt, not_over and sensitive always"
 )]
 pub struct Retry {
     /// The call whose tool, arguments, tenant, session, run, priority, language and meta the new one gets; without it, which calls
@@ -166,12 +166,21 @@ impl Retry {
             // Left there, it only keeps retries of many away.
             release(&mut ledger, by, &[call]).await.ok();
         }
+        // A call after the old one was made for it, by a command that did not come to its mark.
+        let new = head
+            .call_id
+            .filter(|new| !head.is_refused() && *new != call);
         if head.replayed {
-            bail!(
-                "this key names that call already, so no new one was made; give a key that was never used"
-            );
+            match new.filter(|new| *new > call) {
+                Some(new) => output::warn(&format!(
+                    "this key names a call that was made already, {new}: no new one was made"
+                )),
+                None => bail!(
+                    "this key names that call already, so no new one was made; give a key that was never used"
+                ),
+            }
         }
-        if let Some(new) = head.call_id.filter(|_| !head.is_refused())
+        if let Some(new) = new
             && let Err(problem) = self.mark(call, new).await
         {
             // The call was made, and that is what was asked for.
@@ -207,10 +216,18 @@ impl Retry {
         let reserved = reserved.context("the ledger says nothing about the call")?;
         let holder = reserved.holder.unwrap_or_default();
         match reserved.verdict {
-            ReserveVerdict::UnderWay => bail!(
+            ReserveVerdict::UnderWay if !holder.is_empty() => bail!(
                 "the retry {holder} makes it again, or was killed at it: give its command again, or wait 23 hours and see whether \
                  there is a new call"
             ),
+            ReserveVerdict::UnderWay | ReserveVerdict::Unsure if !self.anyway => bail!(
+                "{}: somebody has begun to make it again, and nobody has said what came of it \
+                 (toolfleet.retries_under_way says when): look for a new call of that time, or give the --key that was given then \
+                 with --anyway, for that key cannot make a second one",
+                reserved.verdict.as_str()
+            ),
+            // Somebody else has it, and a person knows better.
+            ReserveVerdict::UnderWay => Ok(None),
             ReserveVerdict::EffectHappened if !has_succeeded => bail!(HAPPENED_LATE),
             ReserveVerdict::NotOver | ReserveVerdict::NotFound => {
                 bail!(
