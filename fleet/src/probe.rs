@@ -83,7 +83,7 @@ pub fn arguments(spec: &ProbeSpec, subject: &Subject) -> Result<Value, String> {
 ///
 /// # Errors
 ///
-/// A sentence: as of [`arguments`].
+/// A sentence: as of [`arguments()`].
 pub fn filled(template: &Value, subject: &Subject) -> Result<Value, String> {
     let environment = environment();
     let terms = terms(subject, Term::from(()), Term::from(()));
