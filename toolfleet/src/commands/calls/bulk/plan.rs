@@ -24,8 +24,8 @@ pub(super) struct Plan {
     name: Option<String>,
     span: Vec<String>,
     kinds: BTreeMap<Alike, u64>,
-    /// Of those that another retry has: whose name, or of one call.
-    holders: BTreeMap<Option<String>, u64>,
+    /// Of those that another retry has: whose name, or of one call, and whether it may still be at work.
+    holders: BTreeMap<(Option<String>, LeftAlone), u64>,
     /// Calls that fit and are newer than what the retry's name covers, and when that began.
     newer: Option<(u64, OffsetDateTime)>,
 }
@@ -46,8 +46,9 @@ impl Plan {
     pub(super) fn count(&mut self, call: &BulkCall) {
         let refused = || refused(self.verb, self.name.as_deref(), call);
         let why = left_alone(self.verb, call).or_else(refused);
-        if is_of_a_retry(why) {
-            *self.holders.entry(call.reserved_by.clone()).or_default() += 1;
+        if let Some(why) = why.filter(|why| is_of_a_retry(Some(*why))) {
+            let holder = (call.reserved_by.clone(), why);
+            *self.holders.entry(holder).or_default() += 1;
         }
         let kind = (
             call.tool.clone(),
@@ -127,8 +128,13 @@ impl Plan {
                     .to_owned(),
             );
         }
-        for (holder, calls) in &self.holders {
+        for ((holder, why), calls) in &self.holders {
+            let of_a_day_ago = *why == LeftAlone::Unsure;
             remarks.push(match holder {
+                _any if of_a_day_ago => format!(
+                    "of {calls} nobody knows whether they were made again, a day ago or earlier: look for the new calls of that time \
+                     (toolfleet.retries_under_way says when), then make each one again with `calls retry ID --anyway`, or discard it"
+                ),
                 Some(name) => format!(
                     "{calls} are with the retry {name}, which makes them again or was killed at it: give its command again \
                      (toolfleet.retries_under_way has them)"
@@ -261,13 +267,16 @@ mod tests {
         };
         let kinds = [(None, 9), (Some(LeftAlone::UnderWay), 100)];
         let mut plan = plan(retry, Some("tuesday"), &kinds);
-        plan.holders.insert(Some("monday".to_owned()), 100);
+        let monday = |why| (Some("monday".to_owned()), why);
+        plan.holders.insert(monday(LeftAlone::UnderWay), 100);
+        plan.holders.insert(monday(LeftAlone::Unsure), 3);
         plan.newer(1, OffsetDateTime::UNIX_EPOCH);
         assert_eq!((plan.to_do(), plan.to_ask()), (9, 109));
         let text = plan.to_string();
         for told in [
             "9 to retry, 100 left alone",
             "100 are with the retry monday",
+            "of 3 nobody knows whether they were made again",
             "tuesday began at 1970-01-01T00:00:00.000Z; 1 newer call fits and is not in it: use another --name",
         ] {
             assert!(text.contains(told), "{text}");
