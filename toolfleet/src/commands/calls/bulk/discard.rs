@@ -29,7 +29,7 @@ impl Step for DiscardStep<'_> {
             MarkVerdict::UnderWay => Came::refused_as(
                 marked.call_id,
                 MarkVerdict::UnderWay.as_str(),
-                "a retry makes it again, or was killed at it: toolfleet.retries_under_way has its name, whose command is to be given again",
+                "a retry makes it again, or was killed at it: toolfleet.retries_under_way has its name, or none where it is of this call alone; that command is to be given again",
             ),
             other => Came::refused(other.as_str()),
         });

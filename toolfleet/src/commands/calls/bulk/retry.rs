@@ -136,19 +136,21 @@ fn instead(one: &Reserved) -> Option<Came> {
 
 fn refused(one: &Reserved) -> Came {
     let code = one.verdict.as_str();
-    let name = match &one.holder {
-        Some(name) => format!("the retry {name}"),
-        None => "a retry of this one call".to_owned(),
+    let (name, next) = match &one.holder {
+        Some(name) => (format!("the retry {name}"), "give its command again"),
+        None => (
+            "a retry of this one call".to_owned(),
+            "give its command again, with the same --key and --anyway",
+        ),
     };
     match one.verdict {
         ReserveVerdict::UnderWay => {
-            let what =
-                format!("{name} makes it again, or was killed at it: give its command again");
+            let what = format!("{name} makes it again, or was killed at it: {next}");
             Came::refused_as(one.call_id, code, &what)
         }
         ReserveVerdict::Unsure => {
             let what = format!(
-                "{name} may have made it again 23 hours ago or earlier: see whether there is a new call, then retry or discard it by its id"
+                "{name} may have made it again 23 hours ago or earlier: see whether there is a new call, then discard it by its id, or retry it with --anyway"
             );
             Came::refused_as(one.call_id, code, &what)
         }
