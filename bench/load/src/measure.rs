@@ -76,7 +76,7 @@ impl Bench<'_> {
                 .await
                 .context("read what became of the calls")?;
         }
-        measured.verdict = self.verdict(workload, &tally).await?;
+        self.compare(workload, &tally, &mut measured).await?;
         measured.sizes = self.ledger.sizes().await?;
         Ok(measured)
     }
@@ -172,14 +172,23 @@ impl Bench<'_> {
         }
     }
 
-    async fn verdict(&mut self, workload: &Workload, tally: &Tally) -> anyhow::Result<Verdict> {
+    async fn compare(
+        &mut self,
+        workload: &Workload,
+        tally: &Tally,
+        measured: &mut Measured,
+    ) -> anyhow::Result<()> {
         let happened = if workload.effect == Effect::Transaction {
             self.ledger.effects(workload.run, workload.number).await?
         } else {
             effects::read(self.effects, workload.run, workload.number)
                 .context("read the ledger of effects")?
         };
-        Ok(tally.compare(workload.effect, &happened))
+        let question = |number| workload.question(number);
+        measured.verdict = tally.compare(workload.effect, &happened, question);
+        measured.sent = tally.len();
+        measured.runs = happened.len() as u64;
+        Ok(())
     }
 }
 
@@ -199,6 +208,9 @@ fn of(workload: &Workload, loaded: &Loaded, took: Duration, calls: u64) -> Measu
         p99_ms: latencies.percentile(99.0),
         max_ms: latencies.max(),
         verdict: Verdict::default(),
+        hits: (workload.hits > 0).then_some(workload.hits),
+        sent: 0,
+        runs: 0,
         memory_mib: Default::default(),
         cpu_s: Default::default(),
         seconds: took.as_secs_f64(),

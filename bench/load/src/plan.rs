@@ -25,6 +25,8 @@ pub struct Plan {
     pub result_bytes: u32,
     /// How many of a hundred calls go wrong.
     pub failures: u8,
+    /// How many of a hundred reads ask what was asked before; then reads are measured twice, without and with a cache.
+    pub hits: u8,
     /// How many tenants call, in turn.
     pub tenants: u32,
     /// Which of a tenant's calls go first.
@@ -46,9 +48,29 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// What is called, one after the other, and whether its answers are kept.
+    pub(crate) fn turns(&self) -> impl Iterator<Item = (Effect, bool)> {
+        self.effects.iter().flat_map(|effect| {
+            let again = self.hits > 0 && *effect == Effect::Read;
+            let cached = [false, true].into_iter().take(1 + usize::from(again));
+            cached.map(|cached| (*effect, cached))
+        })
+    }
+
     /// One workload of it; the numbers tell its calls from those of others.
-    pub(crate) fn workload(&self, run: u32, number: u32, effect: Effect) -> Workload {
+    pub(crate) fn workload(
+        &self,
+        run: u32,
+        number: u32,
+        (effect, cached): (Effect, bool),
+    ) -> Workload {
+        let hits = match effect {
+            Effect::Read => self.hits,
+            Effect::Idempotent | Effect::Once | Effect::Transaction => 0,
+        };
         Workload {
+            hits,
+            cached,
             effect,
             mode: self.mode,
             run,

@@ -66,6 +66,12 @@ pub struct Measured {
     /// Lost and doubled effects.
     #[serde(flatten)]
     pub verdict: Verdict,
+    /// Of how many of a hundred calls the question had been asked before, where some were.
+    pub hits: Option<u8>,
+    /// Calls that were sent, those of the warm-up included.
+    pub sent: u64,
+    /// How often the tool ran for them.
+    pub runs: u64,
     /// The most memory of each process.
     pub memory_mib: BTreeMap<String, f64>,
     /// CPU seconds of each process.

@@ -18,7 +18,7 @@ use crate::{
     processes::Watched,
     progress::Progress,
     report::{Report, Servers},
-    tools,
+    tools::{self, Kind},
 };
 
 /// The fleet that is measured.
@@ -40,10 +40,10 @@ pub struct Site<'a> {
 ///
 /// A tool of that name and version exists with other content, or Postgres or NATS does not answer.
 pub async fn apply(plan: &Plan, connection: &mut PgConnection, bus: &Bus) -> anyhow::Result<()> {
-    let faulty = plan.failures > 0;
     let called = |name: &str| {
-        let mut effects = plan.effects.iter();
-        effects.any(|effect| tools::name(*effect, 0, faulty) == name)
+        plan.turns().any(|(effect, cached)| {
+            tools::name(effect, Kind::of(plan.failures > 0, cached)) == name
+        })
     };
     let manifests = tools::manifests(plan.copies, called)?;
     tools::apply_all(connection, bus, &manifests)
@@ -82,16 +82,16 @@ pub async fn measure(
         backlog: plan.backlog,
     };
     if plan.held > 0 {
-        let any = plan.workload(run, 0, Effect::Read);
+        let any = plan.workload(run, 0, (Effect::Read, false));
         bench.park(&any.beside(BESIDE, plan.held, true)).await?;
     }
     let (mut workloads, mut floors) = (Vec::new(), Vec::<FloorRun>::new());
-    for (number, effect) in (1..).zip(&plan.effects) {
+    for (number, turn) in (1..).zip(plan.turns()) {
         if let (Some(floor), true) = (&floor, floors.is_empty()) {
             bench.progress.step("floor");
             floors.push(floor.run().await?);
         }
-        let workload = plan.workload(run, number, *effect);
+        let workload = plan.workload(run, number, turn);
         let mut measured = Box::pin(bench.measure(&workload)).await?;
         if let Some(floor) = &floor {
             bench.progress.step("floor");

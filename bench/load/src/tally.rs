@@ -45,17 +45,23 @@ impl Tally {
         self.0.iter().filter(|one| **one == told).count() as u64
     }
 
-    /// Compares them with the effects, which are in the order of the calls.
+    /// Compares them with the effects, which are in the order of the calls. `question` says whose effect a call's answer is of:
+    /// its own, or that of the call that asked the same before.
     ///
     /// The effect of an idempotent tool counts once for each key that the tool got, for it recognises a repetition. A read may
     /// happen any number of times.
-    pub(crate) fn compare(&self, effect: Effect, happened: &[Happened]) -> Verdict {
+    pub(crate) fn compare(
+        &self,
+        effect: Effect,
+        happened: &[Happened],
+        question: impl Fn(u64) -> u64,
+    ) -> Verdict {
         let mut verdict = Verdict::default();
-        let mut rest = happened;
-        for (number, told) in self.0.iter().enumerate() {
-            let of_this = rest.partition_point(|one| one.number <= number as u64);
-            let (these, later) = rest.split_at(of_this);
-            rest = later;
+        for (number, told) in (0..).zip(&self.0) {
+            let number = question(number);
+            let begin = happened.partition_point(|one| one.number < number);
+            let end = happened.partition_point(|one| one.number <= number);
+            let these = &happened[begin..end];
             let happened = match effect {
                 Effect::Idempotent => these.chunk_by(|one, next| one.key == next.key).count(),
                 Effect::Read | Effect::Once | Effect::Transaction => these.len(),
@@ -97,20 +103,50 @@ mod tests {
         ]);
         let effects = happened(&[(0, 1), (2, 1), (2, 1)]);
         let verdict = |lost, doubled| Verdict { lost, doubled };
-        assert_eq!(told.compare(Effect::Once, &effects), verdict(1, 1));
-        assert_eq!(told.compare(Effect::Transaction, &effects), verdict(1, 1));
-        assert_eq!(told.compare(Effect::Read, &effects), verdict(1, 0));
-        assert_eq!(told.compare(Effect::Idempotent, &effects), verdict(1, 0));
+        assert_eq!(
+            told.compare(Effect::Once, &effects, |own| own),
+            verdict(1, 1)
+        );
+        assert_eq!(
+            told.compare(Effect::Transaction, &effects, |own| own),
+            verdict(1, 1)
+        );
+        assert_eq!(
+            told.compare(Effect::Read, &effects, |own| own),
+            verdict(1, 0)
+        );
+        assert_eq!(
+            told.compare(Effect::Idempotent, &effects, |own| own),
+            verdict(1, 0)
+        );
         let other_key = happened(&[(0, 1), (1, 1), (2, 1), (2, 2)]);
-        assert_eq!(told.compare(Effect::Idempotent, &other_key), verdict(0, 1));
+        assert_eq!(
+            told.compare(Effect::Idempotent, &other_key, |own| own),
+            verdict(0, 1)
+        );
+    }
+
+    #[test]
+    fn a_repeated_question_has_the_effect_of_the_first_who_asked() {
+        let told = tally(&[Told::Succeeded, Told::Succeeded, Told::Succeeded]);
+        let first = |_number| 0;
+        let effects = happened(&[(0, 1)]);
+        assert_eq!(
+            told.compare(Effect::Read, &effects, first),
+            Verdict::default()
+        );
+        assert_eq!(told.compare(Effect::Read, &[], first).lost, 3);
     }
 
     #[test]
     fn only_who_was_told_of_a_success_can_lose_one_but_anything_can_be_doubled() {
         let told = tally(&[Told::Nothing, Told::Failed, Told::Refused, Told::Open]);
-        assert_eq!(told.compare(Effect::Once, &[]), Verdict::default());
+        assert_eq!(
+            told.compare(Effect::Once, &[], |own| own),
+            Verdict::default()
+        );
         let twice = happened(&[(0, 1), (0, 1), (3, 1)]);
-        assert_eq!(told.compare(Effect::Once, &twice).doubled, 1);
+        assert_eq!(told.compare(Effect::Once, &twice, |own| own).doubled, 1);
     }
 
     #[test]

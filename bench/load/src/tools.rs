@@ -7,7 +7,7 @@ use bytes::Bytes;
 use fleet::{
     bus::connect::Bus,
     call::Effect,
-    manifest::{self, Manifest},
+    manifest::{self, CacheSpec, Manifest},
     store::{
         PgConnection,
         tools::{Applied, apply},
@@ -132,16 +132,42 @@ pub(crate) fn builder(effects: &Effects) -> Builder {
         .tool(Once(effects.clone()))
 }
 
-/// The name of the tool with this effect, or of one of its copies, from 1.
-pub(crate) fn name(effect: Effect, copy: u32, faulty: bool) -> String {
-    let faulty = if faulty && effect == Effect::Transaction {
-        "_faulty"
-    } else {
-        ""
+/// Which of the tools with one effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Plain,
+    /// Of transactions a statement of its own, of others the plain one.
+    Faulty,
+    /// Keeps its answers.
+    Cached,
+}
+
+impl Kind {
+    /// The one that such calls are sent to.
+    pub(crate) const fn of(faulty: bool, cached: bool) -> Self {
+        match (faulty, cached) {
+            (_any, true) => Self::Cached,
+            (true, false) => Self::Faulty,
+            (false, false) => Self::Plain,
+        }
+    }
+}
+
+/// The name of the tool with this effect.
+pub(crate) fn name(effect: Effect, kind: Kind) -> String {
+    let kind = match (kind, effect) {
+        (Kind::Faulty, Effect::Transaction) => "_faulty",
+        (Kind::Cached, _any) => "_cached",
+        (Kind::Plain | Kind::Faulty, _any) => "",
     };
+    format!("bench_{effect}{kind}")
+}
+
+/// The name of a copy of that tool, from 1; of the tool itself for 0.
+pub(crate) fn copy_name(original: &str, copy: u32) -> String {
     match copy {
-        0 => format!("bench_{effect}{faulty}"),
-        copy => format!("bench_{effect}{faulty}_{copy}"),
+        0 => original.to_owned(),
+        copy => format!("{original}_{copy}"),
     }
 }
 
@@ -155,15 +181,15 @@ pub(crate) fn manifests(
 ) -> anyhow::Result<Vec<Manifest>> {
     let native = builder(&Effects::default());
     let mut manifests = native.manifests().to_vec();
-    for faulty in [false, true] {
-        manifests.push(transaction(faulty)?);
+    for kind in [Kind::Plain, Kind::Faulty] {
+        manifests.push(transaction(kind)?);
     }
+    manifests.push(cached(&manifests[0])?);
     let originals = manifests.clone();
     manifests.push(parked(&originals[0])?);
     for original in originals.iter().filter(|one| called(one.name.as_str())) {
-        let faulty = original.name.as_str().ends_with("_faulty");
         for copy in 1..=copies {
-            let name = name(original.effect, copy, faulty);
+            let name = copy_name(original.name.as_str(), copy);
             manifests.push(Manifest {
                 name: name.parse().context("name a copy")?,
                 ..original.clone()
@@ -171,6 +197,18 @@ pub(crate) fn manifests(
         }
     }
     Ok(manifests)
+}
+
+/// The same handler, whose answers are kept for longer than anything is measured.
+fn cached(read: &Manifest) -> anyhow::Result<Manifest> {
+    let name = name(read.effect, Kind::Cached);
+    Ok(Manifest {
+        name: name.parse().context("name a tool")?,
+        cache: Some(CacheSpec {
+            ttl: CacheSpec::TTL_MAX,
+        }),
+        ..read.clone()
+    })
 }
 
 fn parked(read: &Manifest) -> anyhow::Result<Manifest> {
@@ -183,8 +221,9 @@ fn parked(read: &Manifest) -> anyhow::Result<Manifest> {
 }
 
 /// The statement is a bare insert. The faulty version is a statement of its own, which takes longer to plan.
-fn transaction(faulty: bool) -> anyhow::Result<Manifest> {
-    let name = name(Effect::Transaction, 0, faulty);
+fn transaction(kind: Kind) -> anyhow::Result<Manifest> {
+    let name = name(Effect::Transaction, kind);
+    let faulty = kind == Kind::Faulty;
     let insert = if faulty {
         "INSERT INTO toolfleet_bench.effects (id) SELECT $1::uuid WHERE CASE $3::text \
          WHEN 'business' THEN 1 / (length($3::text) - 8) = 0 \
@@ -262,12 +301,13 @@ mod tests {
         };
         let alone = names(0);
         for effect in Effect::ALL {
-            assert!(alone.contains(&name(*effect, 0, false)), "{alone:?}");
+            assert!(alone.contains(&name(*effect, Kind::Plain)), "{alone:?}");
         }
-        assert!(alone.contains(&name(Effect::Transaction, 0, true)));
+        assert!(alone.contains(&name(Effect::Transaction, Kind::Faulty)));
+        assert!(alone.contains(&name(Effect::Read, Kind::Cached)));
         let more = names(2);
         assert_eq!(more.len(), alone.len() + 2);
-        assert!(more.contains(&name(Effect::Once, 2, false)));
+        assert!(more.contains(&copy_name("bench_once", 2)));
     }
 
     #[test]
@@ -278,5 +318,7 @@ mod tests {
             found.unwrap().executor.clone()
         };
         assert_eq!(of("bench_once_1"), of("bench_once"));
+        assert_eq!(of("bench_read_cached"), of("bench_read"));
+        assert_eq!(of("bench_read_cached_1"), of("bench_read"));
     }
 }

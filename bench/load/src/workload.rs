@@ -11,7 +11,7 @@ use fleet::{
 
 use crate::{
     effects::Tag,
-    tools::{self, Fault},
+    tools::{self, Fault, Kind},
 };
 
 /// How calls are made.
@@ -55,6 +55,10 @@ pub(crate) struct Workload {
     pub(crate) result_bytes: u32,
     /// How many of a hundred go wrong.
     pub(crate) failures: u8,
+    /// How many of a hundred ask what was asked before.
+    pub(crate) hits: u8,
+    /// Whether the tool keeps its answers for that.
+    pub(crate) cached: bool,
     pub(crate) tenants: u32,
     pub(crate) copies: u32,
     pub(crate) priority: Option<Priority>,
@@ -79,6 +83,8 @@ impl Workload {
             result_bytes: 0,
             batch: usize::try_from(calls).map_or(1_000, |calls| calls.clamp(1, 1_000)),
             failures: 0,
+            hits: 0,
+            cached: false,
             tenants: 1,
             copies: 0,
             priority: None,
@@ -95,7 +101,20 @@ impl Workload {
 
     /// Its name in reports.
     pub(crate) fn name(&self) -> String {
-        format!("{}_{}", self.effect, self.mode.as_str())
+        let cached = if self.cached { "_cached" } else { "" };
+        format!("{}{cached}_{}", self.effect, self.mode.as_str())
+    }
+
+    /// The call whose question the call of this number asks: itself, or one of the [`REPEATED`] before it.
+    pub(crate) fn question(&self, number: u64) -> u64 {
+        if self.hits == 0 || place(number) >= u64::from(self.hits) || number == 0 {
+            return number;
+        }
+        // Spread over them, and the same in every run. Of any hundred in sequence one asks for the first time.
+        let back = 1 + number.wrapping_mul(7919) % REPEATED.min(number);
+        let earlier = (0..=number - back).rev().take(100);
+        let mut first = earlier.filter(|one| place(*one) >= u64::from(self.hits));
+        first.next().unwrap_or(0)
     }
 
     /// Calls in one request.
@@ -108,8 +127,7 @@ impl Workload {
 
     /// How the call of this number goes wrong, if it does.
     pub(crate) fn fault(&self, number: u64) -> Option<Fault> {
-        // Spread evenly, and the same in every run.
-        let place = number.wrapping_mul(61) % 100;
+        let place = place(number);
         if place >= u64::from(self.failures) {
             return None;
         }
@@ -124,6 +142,14 @@ impl Workload {
     fn has_keys(&self) -> bool {
         self.effect != Effect::Read
     }
+}
+
+/// From how many calls before it a call repeats the question of one.
+const REPEATED: u64 = 10_000;
+
+/// Where a call stands among a hundred: spread evenly, and the same in every run.
+const fn place(number: u64) -> u64 {
+    number.wrapping_mul(61) % 100
 }
 
 /// One request, ready to be sent.
@@ -148,12 +174,13 @@ const OPENING: &[u8] = b"{\"id\":\"";
 
 impl Requests {
     pub(crate) fn new(workload: &Workload, subjects: &Subjects) -> anyhow::Result<Self> {
-        let faulty = workload.failures > 0;
+        let kind = Kind::of(workload.failures > 0, workload.cached);
+        let original = &tools::name(workload.effect, kind);
         let tools: Vec<String> = if workload.parked {
             vec![tools::PARKED.to_owned()]
         } else {
             (0..=workload.copies)
-                .map(|copy| tools::name(workload.effect, copy, faulty))
+                .map(|copy| tools::copy_name(original, copy))
                 .collect()
         };
         let mut all = Vec::new();
@@ -211,6 +238,7 @@ impl Requests {
     }
 
     fn arguments(&self, number: u64) -> (BytesMut, String) {
+        let number = self.workload.question(number);
         let fault = self.workload.fault(number);
         let body = &self.bodies[fault.map_or(0, |fault| fault as usize + 1)];
         let mut filled = BytesMut::from(body.as_slice());
@@ -278,6 +306,8 @@ pub(crate) fn sample(effect: Effect, mode: Mode) -> Workload {
         bytes: 60,
         result_bytes: 0,
         failures: 0,
+        hits: 0,
+        cached: false,
         tenants: 1,
         copies: 0,
         priority: None,
@@ -327,6 +357,28 @@ mod tests {
         assert!(requests.make(0).headers.get("Idempotency-Key").is_none());
         subjects.dedup();
         assert_eq!(subjects.len(), 4, "{subjects:?}");
+    }
+
+    #[test]
+    fn as_many_calls_repeat_a_question_as_asked_and_all_of_them_one_that_was_asked_first() {
+        for hits in [0, 1, 50, 90, 99] {
+            let workload = Workload {
+                hits,
+                cached: true,
+                ..workload(Effect::Read, Mode::Sync)
+            };
+            let repeats = (20_000..21_000).filter(|n| workload.question(*n) != *n);
+            assert_eq!(repeats.count(), usize::from(hits) * 10, "{hits}");
+            for number in 0..21_000 {
+                let asked = workload.question(number);
+                assert!(asked <= number && number - asked <= REPEATED + 100);
+                assert_eq!(workload.question(asked), asked, "{hits}, {number}");
+            }
+            let sent = requests(&workload).make(20_050);
+            assert_eq!(sent.subject, "toolfleet.v1.bench.call.bench_read_cached");
+            let first = requests(&workload).make(workload.question(20_050));
+            assert_eq!(sent.body, first.body);
+        }
     }
 
     #[test]

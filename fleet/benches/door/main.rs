@@ -2,12 +2,14 @@
 //!
 //! Beside it, in the same round, runs the floor: `serde_json` into a `Value` and `jsonschema` over it, built and set as
 //! the workspace builds and sets them. Rounds are paired, so the noise of the machine meets both alike, and medians are
-//! told. Then inputs that mean harm, at one, two and four times a size: their cost per byte must not grow.
+//! told. Then inputs that mean harm, at one, two and four times a size: their cost per byte must not grow. Last, the way
+//! out: what it costs to shorten a large answer.
 //!
 //! `make bench-arguments`; `SHORT=--short` for fewer rounds. Exits with 1 where a budget is missed.
 
 mod bodies;
 mod hostile;
+mod large;
 mod timing;
 
 use std::{env, process::ExitCode};
@@ -44,7 +46,8 @@ fn main() -> ExitCode {
     let judged = rounds > 1;
     let door = valid(rounds);
     let linear = hostile::table(rounds.div_ceil(8));
-    if judged && !(door && linear) {
+    let large = large::table(rounds.div_ceil(8));
+    if judged && !(door && linear && large) {
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS

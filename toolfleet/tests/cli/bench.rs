@@ -150,6 +150,39 @@ fn calls_that_nobody_waits_for_are_waited_for_in_the_end() {
 }
 
 #[test]
+fn reads_that_repeat_a_question_run_once_with_a_cache_and_each_time_without() {
+    let folder = folder();
+    let ran = run(bench(
+        folder.path(),
+        &[
+            "--hits",
+            "90",
+            "--effect",
+            "read",
+            "--seconds",
+            "2",
+            "--warm-up",
+            "0",
+            "--in-flight",
+            "8",
+            "--json",
+        ],
+    ));
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let said = ran.json();
+    let [plain, cached] = said["workloads"].as_array().unwrap().as_slice() else {
+        panic!("{said}");
+    };
+    assert_eq!(plain["name"], "read_sync");
+    assert_eq!(cached["name"], "read_cached_sync");
+    let count = |of: &serde_json::Value, what: &str| of[what].as_u64().unwrap();
+    assert!(count(plain, "runs") >= count(plain, "sent"), "{plain}");
+    let (runs, sent) = (count(cached, "runs"), count(cached, "sent"));
+    assert!(runs > 0 && runs * 2 < sent, "{cached}");
+    assert_eq!(count(cached, "lost"), 0, "{cached}");
+}
+
+#[test]
 fn an_open_loop_says_how_many_it_asked_for() {
     let folder = folder();
     let ran = run(bench(
@@ -206,6 +239,11 @@ fn what_cannot_be_measured_is_said_at_once() {
         (&["bench"][..], 2, "--database-url"),
         (&["bench", "--dev", "--effect", "write"], 2, "transaction"),
         (&["bench", "--dev", "--bytes", "59"], 2, "60"),
+        (
+            &["bench", "--dev", "--hits", "9", "--mode", "async"],
+            2,
+            "--hits",
+        ),
         (
             &["bench", "--dev", "--rate", "5", "--in-flight", "5"],
             2,

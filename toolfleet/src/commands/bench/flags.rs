@@ -48,6 +48,9 @@ pub struct BenchArgs {
     /// How many of a hundred calls go wrong: one attempt does nothing and is repeated, the tool says no, or it takes 200 ms
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(super) failures: u8,
+    /// How many of a hundred reads ask what was asked before; reads are then measured twice, without and with a cache
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=99))]
+    pub(super) hits: u8,
     /// How many tenants call, in turn
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) tenants: u32,
@@ -102,6 +105,7 @@ Examples:
   toolfleet bench --dev --floor
   toolfleet bench --dev --effect once --in-flight 1
   toolfleet bench --dev --effect once --rate 5000 --seconds 60 --json
+  toolfleet bench --dev --effect read --hits 90 --floor
   toolfleet bench --dev --effect idempotent --mode batch --batch 1000
 
 Without --dev it loads the fleet of --nats-url and --database-url: use one that no program depends on. It applies tools named

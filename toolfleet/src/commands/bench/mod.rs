@@ -71,6 +71,13 @@ impl BenchArgs {
             let what = format!("a batch may have {BATCH_BYTES} bytes: lower --batch or --bytes");
             return Err(UsageError(what).into());
         }
+        if self.hits > 0 && (self.mode != Mode::Sync || self.tenants > 1 || self.failures > 0) {
+            let what =
+                "--hits is for callers of one tenant that wait, of a tool that does not fail: \
+                        leave --mode, --tenants and --failures out"
+                    .to_owned();
+            return Err(UsageError(what).into());
+        }
         let floor = match self.floor {
             true => Some(floor::find(self.floor_program.as_ref())?),
             false => None,
@@ -248,6 +255,7 @@ impl BenchArgs {
             bytes: self.bytes as usize,
             result_bytes: self.result_bytes,
             failures: self.failures,
+            hits: self.hits,
             tenants: self.tenants,
             priority: self.priority,
             copies: self.tools,

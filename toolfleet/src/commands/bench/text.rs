@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use toolfleet_load::report::{Report, Servers};
+use toolfleet_load::report::{Measured, Report, Servers};
 
 use crate::commands::output;
 
@@ -14,7 +14,7 @@ pub(super) fn report(report: &Report) -> String {
     };
     let rows = report.workloads.iter().map(|one| {
         vec![
-            one.effect.clone(),
+            kind(one),
             one.mode.clone(),
             one.calls.to_string(),
             number(one.calls_per_s),
@@ -48,6 +48,12 @@ pub(super) fn report(report: &Report) -> String {
     text.push('\n');
     text.push_str(&usage(report));
     for one in &report.workloads {
+        if one.hits.is_some() {
+            text.push_str(&format!(
+                "{}: {} runs for {} calls\n",
+                one.name, one.runs, one.sent
+            ));
+        }
         for (what, counts) in [("refused", &one.refused), ("failed", &one.failed)] {
             for (code, times) in counts {
                 text.push_str(&format!("{}: {times} {what}: {code}\n", one.name));
@@ -57,6 +63,16 @@ pub(super) fn report(report: &Report) -> String {
     text.push('\n');
     text.push_str(&servers(&report.servers));
     text
+}
+
+/// What was called, and whether its answers were kept.
+fn kind(one: &Measured) -> String {
+    let cached = if one.name.contains("_cached_") {
+        ", cached"
+    } else {
+        ""
+    };
+    format!("{}{cached}", one.effect)
 }
 
 fn usage(report: &Report) -> String {
@@ -116,7 +132,6 @@ fn servers(servers: &Servers) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
-    use toolfleet_load::report::Measured;
 
     use super::*;
 
