@@ -101,6 +101,12 @@ pub(crate) fn conditions(statement: &mut QueryBuilder<Postgres>, filter: &Filter
                 .push_bind(word.to_owned());
         }
     }
+    // Only then the other half of the view is not read.
+    match filter.state {
+        Some(state) if state.is_terminal() => drop(statement.push(" AND NOT open")),
+        Some(_open) => drop(statement.push(" AND open")),
+        None => {}
+    }
     let values = filter.args.iter().map(|value| ("args", value));
     for (column, at) in values.chain(filter.results.iter().map(|value| ("result", value))) {
         statement
