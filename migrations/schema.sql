@@ -63,19 +63,85 @@ CREATE TYPE toolfleet.worker_state AS ENUM (
     'fenced'
 );
 
-CREATE FUNCTION toolfleet.answer_key(tenant text, tool text, version integer, language text, args_hash bytea) RETURNS bytea
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+CREATE FUNCTION toolfleet.answer_calls(calls uuid[], ttls_ms bigint[], keeps_ms bigint[], actor text) RETURNS TABLE(call_id uuid, rev integer, moved_at timestamp with time zone, state text, tool text, tool_version integer, tenant text, session text, dispatcher_id uuid, attempts integer, coercions text, queued_ms bigint, run_ms bigint, copied uuid, done_secret uuid, shown text)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
     AS $$
-    SELECT sha256(convert_to(tenant || E'\n' || tool || E'\n' || version || E'\n' || language || E'\n', 'UTF8') || args_hash)
-$$;
-
-CREATE FUNCTION toolfleet.answer_of(call uuid) RETURNS TABLE(result text, preview text)
-    LANGUAGE plpgsql STABLE STRICT ROWS 1
-    AS $$
+#variable_conflict use_column
 BEGIN
-    RETURN QUERY SELECT f.result::text, f.preview::text FROM toolfleet.finished_calls f
-        WHERE f.call_id = answer_of.call AND f.state = 'succeeded' AND f.result IS NOT NULL;
+    RETURN QUERY
+    WITH asked AS MATERIALIZED (
+        SELECT unnest(answer_calls.calls) AS id, unnest(answer_calls.ttls_ms) * interval '1 millisecond' AS ttl,
+               unnest(answer_calls.keeps_ms) AS keep_ms
+    ), mine AS MATERIALIZED (
+        -- `is_kept`: an answer is known that counts now. Else the last leader may have ended with one, which then is known from here on.
+        SELECT o.call_id, k.key, k.is_kept, f.call_id AS copied, f.finished_at + i.ttl AS fresh_until,
+               f.finished_at + greatest(i.ttl, i.keep_ms * interval '1 millisecond') AS keep_until, i.keep_ms, f.size, f.result, f.preview
+        FROM asked i
+        -- Each by its key: what the statistics say of tables that fill and empty decides nothing.
+        CROSS JOIN LATERAL (SELECT c.* FROM toolfleet.open_calls c WHERE c.call_id = i.id LIMIT 1) q
+        CROSS JOIN LATERAL (
+            SELECT a.key, a.leader, a.call_id, a.fresh_until > clock_timestamp() IS TRUE AS is_kept FROM toolfleet.kept_answers a
+            WHERE a.key = toolfleet.answer_key(q.tenant, q.tool, q.tool_version, q.language, q.args_hash) LIMIT 1) k
+        CROSS JOIN LATERAL (
+            SELECT c.call_id, c.finished_at, c.result, c.preview,
+                   CASE WHEN k.is_kept THEN 0 WHEN pg_column_size(c.result) > 262144 THEN pg_column_size(c.result)
+                        ELSE octet_length(c.result::text) END AS size
+            FROM toolfleet.finished_calls c
+            WHERE c.call_id = CASE WHEN k.is_kept THEN k.call_id WHEN k.leader IS DISTINCT FROM k.call_id THEN k.leader END
+              AND c.state = 'succeeded' AND c.result IS NOT NULL
+              AND (k.is_kept OR c.outcome = 'success' AND c.source = 'live' AND c.error IS NULL
+                   AND c.finished_at + i.ttl > clock_timestamp()) LIMIT 1) f
+        JOIN toolfleet.open_calls o ON o.call_id = i.id
+        WHERE o.call_id = ANY(answer_calls.calls) AND o.state = 'queued' AND NOT o.held AND o.due_at IS NULL AND NOT o.cancel_requested
+          AND o.attempts = 0 AND o.no_store IS NOT TRUE AND o.probe_of IS NULL AND o.effect = 'read' AND f.size <= 262144
+        FOR UPDATE OF o SKIP LOCKED
+    ), found AS MATERIALIZED (
+        -- One of each question, and none that has another leader by now.
+        SELECT a.key, m.copied, m.fresh_until, m.keep_until, m.keep_ms, m.size
+        FROM (SELECT DISTINCT ON (key) * FROM mine WHERE NOT is_kept ORDER BY key) m
+        CROSS JOIN LATERAL (SELECT c.key, c.leader FROM toolfleet.kept_answers c WHERE c.key = m.key LIMIT 1) a
+        WHERE a.leader = m.copied
+    ), marked AS (
+        UPDATE toolfleet.kept_answers a
+        SET call_id = f.copied, bytes = f.size, failures = 0, apart_until = NULL, fresh_until = f.fresh_until, keep_until = f.keep_until,
+            keep_ms = f.keep_ms
+        FROM found f WHERE a.key = ANY(ARRAY(SELECT key FROM found)) AND a.key = f.key AND a.leader = f.copied
+    ), ended AS (
+        DELETE FROM toolfleet.open_calls o
+        USING mine m
+        WHERE o.call_id = ANY(answer_calls.calls) AND o.call_id = m.call_id
+        RETURNING o.*, m.copied, m.result, m.preview
+    ), finished AS (
+        INSERT INTO toolfleet.finished_calls (
+            call_id, rev, from_state, state, outcome, source, effect_known, tenant, tool, tool_version, effect, queue, priority,
+            key_hash, key_retention_ms, args, original_args, coercions, args_hash, result, preview, session, run, meta, language,
+            traceparent, accepted_at, deadline_at, first_started_at, finished_at, queued_ms, run_ms, attempts, worker_id, claim_rev,
+            attempt_started_at, attempt_timeout_ms, probe_of, actor, reason, details)
+        SELECT e.call_id, e.rev + 1, e.state, 'succeeded', 'success', 'cache', 'none', e.tenant, e.tool, e.tool_version, e.effect,
+            e.queue, e.priority, e.key_hash, e.key_retention_ms, coalesce(e.kept_args, e.args),
+            CASE WHEN e.kept_args IS NULL THEN e.original_args END, e.coercions, e.args_hash, e.result, e.preview, e.session, e.run,
+            e.meta, e.language, e.traceparent, e.accepted_at, e.deadline_at, e.first_started_at, now(),
+            (date_part('epoch', coalesce(e.first_started_at, now()) - e.accepted_at) * 1000)::bigint,
+            (date_part('epoch', now() - coalesce(e.first_started_at, now())) * 1000)::bigint, e.attempts, e.worker_id, e.claim_rev,
+            e.attempt_started_at, e.attempt_timeout_ms, e.probe_of, answer_calls.actor, 'answered_from_the_cache',
+            json_build_object('from', e.copied)
+        FROM ended e
+    )
+    SELECT e.call_id, e.rev + 1, now(), 'succeeded', e.tool, e.tool_version, e.tenant, e.session, e.dispatcher_id, e.attempts,
+           e.coercions::text, (date_part('epoch', coalesce(e.first_started_at, now()) - e.accepted_at) * 1000)::bigint,
+           (date_part('epoch', now() - coalesce(e.first_started_at, now())) * 1000)::bigint, e.copied, e.done_secret,
+           CASE WHEN pg_column_size(coalesce(e.preview, e.result)) <= 16384 THEN coalesce(e.preview, e.result)::text END
+    FROM ended e;
 END $$;
+
+CREATE FUNCTION toolfleet.answer_key(tenant text, tool text, version integer, language text, args_hash bytea) RETURNS bytea
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE
+    AS $$
+    SELECT sha256(convert_to(tenant || E'\n' || tool || E'\n' || version::text || E'\n' || language || E'\n', 'UTF8') || args_hash)
+$$;
 
 CREATE TABLE toolfleet.kept_answers (
     key bytea NOT NULL,
@@ -1217,6 +1283,10 @@ BEGIN
             INSERT INTO toolfleet.kept_answers (key, tenant, tool, version, leader, keep_until, keep_ms)
             VALUES (q.key, q.tenant, q.tool, q.tool_version, q.call_id, q.deadline_at + q.ttl + interval '1 minute', q.keep_ms)
             ON CONFLICT DO NOTHING;
+            IF FOUND THEN
+                RETURN QUERY SELECT q.call_id, 'lead', NULL::uuid, NULL::integer;
+                CONTINUE;
+            END IF;
             -- Whoever looks second sees what the first one decided; a statement of its own, for the leader may have ended while this
             -- one waited for the lock.
             SELECT * INTO k FROM toolfleet.kept_answers a WHERE a.key = q.key FOR UPDATE;
@@ -2390,7 +2460,8 @@ CREATE VIEW toolfleet.calls AS
             WHEN (c.source = 'settled'::text) THEN (c.details ->> 'settled_by'::text)
             ELSE NULL::text
         END AS settled_by,
-    c.shortened
+    c.shortened,
+    c.open
    FROM ((( SELECT open_calls.call_id,
             open_calls.tenant,
             open_calls.tool,
@@ -2433,7 +2504,8 @@ CREATE VIEW toolfleet.calls AS
                 END AS obstacle,
             NULL::text AS effect_known,
             NULL::json AS details,
-            NULL::boolean AS shortened
+            NULL::boolean AS shortened,
+            true AS open
            FROM toolfleet.open_calls
         UNION ALL
          SELECT finished_calls.call_id,
@@ -2475,7 +2547,8 @@ CREATE VIEW toolfleet.calls AS
             NULL::json,
             (finished_calls.effect_known)::text AS effect_known,
             finished_calls.details,
-            (finished_calls.preview IS NOT NULL)
+            (finished_calls.preview IS NOT NULL),
+            false
            FROM toolfleet.finished_calls) c
      LEFT JOIN toolfleet.worker_processes w USING (worker_id))
      LEFT JOIN toolfleet.tool_versions v ON (((v.tool = c.tool) AND (v.version = c.tool_version))));

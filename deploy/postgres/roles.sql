@@ -170,7 +170,7 @@ BEGIN
         ('breaker_permit',    'w'),
         ('breaker_give_back', 'w'),
         ('look',              'w'),
-        ('answer_of',         'dw'),
+        ('answer_calls',      'w'),
         ('stale_answer',      'w'),
         ('purge_answers',     'do'),
         ('drop_old_answers',  'd'),

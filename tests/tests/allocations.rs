@@ -283,7 +283,6 @@ fn endings_of(attempts: &[ClaimRow]) -> Vec<Ending> {
             error: None,
             preview: None,
             degraded: None,
-            copied: None,
         }),
         attempt: Some(EndedAttempt {
             outcome: OutcomeWord::Applied,

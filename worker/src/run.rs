@@ -185,7 +185,7 @@ impl Started {
             name: config.name.clone(),
             events: Events::start(&bus, &mut lanes),
             replies: Replies::start(&bus, &mut lanes),
-            looking: Looking::start(&postgres, &mut lanes),
+            looking: Looking::start(format!("worker {id}"), &postgres, &mut lanes),
             cache: Arc::default(),
             fallbacks: FallbackCounts::default(),
             large_results: LargeResultCounts::default(),

@@ -23,6 +23,8 @@ pub struct Plan {
     pub bytes: usize,
     /// Size of the text in the result.
     pub result_bytes: u32,
+    /// How long a tool takes; a transaction takes what it takes.
+    pub takes_ms: u32,
     /// How many of a hundred calls go wrong.
     pub failures: u8,
     /// How many of a hundred reads ask what was asked before; then reads are measured twice, without and with a cache.
@@ -80,6 +82,7 @@ impl Plan {
             batch: self.batch,
             bytes: self.bytes,
             result_bytes: self.result_bytes,
+            takes_ms: self.takes_ms,
             failures: self.failures,
             tenants: self.tenants,
             copies: self.copies,

@@ -26,7 +26,7 @@ const SLOW: Duration = Duration::from_millis(200);
 /// The author in the history.
 const BY: &str = "bench";
 /// Raised with every change of a manifest: an applied version never changes.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 
 /// How a call is to go wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -65,6 +65,8 @@ struct Args {
     pad: String,
     /// How large the result is to be, 0 if not said.
     result_bytes: Option<u32>,
+    /// How long the call is to take, in milliseconds, 0 if not said.
+    takes_ms: Option<u32>,
     /// How the call is to go wrong, if at all.
     fault: Option<Fault>,
 }
@@ -88,6 +90,9 @@ async fn run(args: Args, context: ToolContext, effects: &Effects) -> Result<Done
             return Err(ToolError::not_started("the bench asked for a retry"));
         }
         Some(Fault::NotStarted) => {}
+    }
+    if let Some(takes_ms) = args.takes_ms {
+        tokio::time::sleep(Duration::from_millis(takes_ms.into())).await;
     }
     effects.happened(tag, context.idempotency_key())?;
     let bytes = usize::try_from(args.result_bytes.unwrap_or_default()).unwrap_or_default();

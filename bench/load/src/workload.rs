@@ -53,6 +53,8 @@ pub(crate) struct Workload {
     /// Size of the arguments and of the result.
     pub(crate) bytes: usize,
     pub(crate) result_bytes: u32,
+    /// How long the tool takes.
+    pub(crate) takes_ms: u32,
     /// How many of a hundred go wrong.
     pub(crate) failures: u8,
     /// How many of a hundred ask what was asked before.
@@ -81,6 +83,7 @@ impl Workload {
             rate: None,
             bytes: 60,
             result_bytes: 0,
+            takes_ms: 0,
             batch: usize::try_from(calls).map_or(1_000, |calls| calls.clamp(1, 1_000)),
             failures: 0,
             hits: 0,
@@ -111,7 +114,8 @@ impl Workload {
             return number;
         }
         // Spread over them, and the same in every run. Of any hundred in sequence one asks for the first time.
-        let back = 1 + number.wrapping_mul(7919) % REPEATED.min(number);
+        let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let back = 1 + mixed % REPEATED.min(number);
         let earlier = (0..=number - back).rev().take(100);
         let mut first = earlier.filter(|one| place(*one) >= u64::from(self.hits));
         first.next().unwrap_or(0)
@@ -282,6 +286,9 @@ fn body(workload: &Workload, fault: Option<Fault>) -> Vec<u8> {
     if workload.result_bytes > 0 {
         rest.push_str(&format!(",\"result_bytes\":{}", workload.result_bytes));
     }
+    if workload.takes_ms > 0 && workload.effect != Effect::Transaction {
+        rest.push_str(&format!(",\"takes_ms\":{}", workload.takes_ms));
+    }
     if let Some(fault) = fault {
         rest.push_str(&format!(",\"fault\":\"{}\"", fault.as_str()));
     }
@@ -305,6 +312,7 @@ pub(crate) fn sample(effect: Effect, mode: Mode) -> Workload {
         batch: 3,
         bytes: 60,
         result_bytes: 0,
+        takes_ms: 0,
         failures: 0,
         hits: 0,
         cached: false,
@@ -369,6 +377,9 @@ mod tests {
             };
             let repeats = (20_000..21_000).filter(|n| workload.question(*n) != *n);
             assert_eq!(repeats.count(), usize::from(hits) * 10, "{hits}");
+            // Few ask what somebody asks at the same time.
+            let near = (1_000..10_000).filter(|n| *n - workload.question(*n) <= 20);
+            assert!(near.filter(|n| workload.question(*n) != *n).count() < 200);
             for number in 0..21_000 {
                 let asked = workload.question(number);
                 assert!(asked <= number && number - asked <= REPEATED + 100);

@@ -18,7 +18,7 @@ use fleet::{
         session::within,
     },
 };
-use futures_util::{FutureExt, StreamExt};
+use futures_util::{FutureExt, StreamExt, future::join_all};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Sweep;
@@ -29,6 +29,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(5);
 /// How long a statement may take.
 const STATEMENT_MAX: Duration = Duration::from_secs(10);
+/// How many lines are let go at a time: most have few calls, and share a commit.
+const LINES_AT_ONCE: usize = 4;
 /// How many steps of calls of one line a round moves.
 const STEPS_AT_ONCE: usize = 4;
 /// The queue group of dispatchers, of which one hears that a leader has ended.
@@ -91,16 +93,24 @@ impl Sweep {
 
     /// Hands back who follows a call that is over, the largest lines in several rounds. Whether nothing is left to move.
     async fn let_go(&self, lines: &[FollowedCall]) -> bool {
+        let over = lines.iter().filter(|line| !line.is_open);
+        let over: Vec<CallId> = over.map(|line| line.leader).collect();
         let mut is_all = true;
-        for line in lines.iter().filter(|line| !line.is_open) {
-            let (line, mut steps) = (Line::After(line.leader), STEPS_AT_ONCE);
-            let handed_back = self.hand_back_of(&line, &mut steps).await;
-            reached(Checkpoint::LineLetGo);
-            is_all &= steps > 0;
-            // The lines of others do not wait for it.
-            self.warn("followers", handed_back);
+        for some in over.chunks(LINES_AT_ONCE) {
+            let going = some.iter().map(|leader| self.let_line_go(*leader));
+            is_all &= join_all(going).await.into_iter().all(|whole| whole);
         }
         is_all
+    }
+
+    /// The same of one line.
+    async fn let_line_go(&self, leader: CallId) -> bool {
+        let (line, mut steps) = (Line::After(leader), STEPS_AT_ONCE);
+        let handed_back = self.hand_back_of(&line, &mut steps).await;
+        reached(Checkpoint::LineLetGo);
+        // The lines of others do not wait for it.
+        self.warn("followers", handed_back);
+        steps > 0
     }
 }
 

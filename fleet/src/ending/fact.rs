@@ -5,7 +5,7 @@
 use super::{
     lost::LostAttempt,
     record::{EndedAttempt, Ending, EndingKind, Guard, json},
-    table::{Copied, Decision, Happened},
+    table::{Decision, Happened},
 };
 use crate::{
     call::{Effect, EffectKnown, State},
@@ -41,8 +41,8 @@ pub enum Fact<'a> {
     Disproved(&'a ToolFailure),
     /// It is queued, and no worker could run its tool with its arguments; or none tries its target at present.
     Refused(&'a ToolFailure),
-    /// It is queued, and an equal call has an answer that counts for it.
-    Answered(Copied),
+    /// It is queued, and an equal call has an answer that counts for it. Decided by `toolfleet.answer_calls`, which adds the answer.
+    Answered,
     /// It is queued, and its time is over.
     Expired {
         /// What the last worker that put it back lacked.
@@ -135,13 +135,9 @@ pub fn decide(fact: &Fact<'_>, known: &Known) -> (EndingKind, &'static str) {
             };
             (kind, reason)
         }
-        Fact::Answered(copied) => {
+        Fact::Answered => {
             let happened = Happened::Answered;
             let decision = Decision::by(State::Queued, happened, known.untouched(), None);
-            let decision = Decision {
-                copied: Some(copied),
-                ..decision
-            };
             (EndingKind::End(decision), "answered_from_the_cache")
         }
         Fact::Expired {

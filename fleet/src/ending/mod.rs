@@ -30,7 +30,7 @@ pub use self::{
     fact::{Fact, Found, after_lost_writes, decide},
     lost::LostAttempt,
     record::{EndedAttempt, Ending, EndingKind, Guard, Moved},
-    table::{Copied, Decision, Happened, Words},
+    table::{Decision, Happened, Words},
 };
 pub use crate::retry::{Known, Tries};
 

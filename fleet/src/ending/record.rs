@@ -226,6 +226,15 @@ impl Ending {
         self
     }
 
+    /// The same with the answer that its caller gets, JSON text.
+    #[must_use]
+    pub fn with_result(mut self, result: String) -> Self {
+        if let EndingKind::End(decision) = &mut self.kind {
+            decision.result = Some(result);
+        }
+        self
+    }
+
     /// Whether another answer stands in for the tool's.
     pub fn is_stood_in_for(&self) -> bool {
         let decision = self.kind.decision();

@@ -3,7 +3,6 @@
 use crate::{
     call::{CallOutcome, EffectKnown, Source, State},
     fallback::StandInKind,
-    ids::CallId,
     state::{Move, next},
 };
 
@@ -96,17 +95,6 @@ pub struct Decision {
     pub error: Option<String>,
     /// Why the answer is not the live one.
     pub degraded: Option<String>,
-    /// The call whose answer the ledger copies, instead of a result.
-    pub copied: Option<Copied>,
-}
-
-/// The answer of another call, which the ledger has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Copied {
-    /// That call. Where the ledger does not have its answer any more, nothing moves.
-    pub from: CallId,
-    /// How many bytes the answer has.
-    pub bytes: usize,
 }
 
 impl Decision {
@@ -131,7 +119,6 @@ impl Decision {
             preview: None,
             error,
             degraded: None,
-            copied: None,
         }
     }
 

@@ -111,11 +111,7 @@ fn with_all_facts(mut look: impl FnMut(&str, &Fact<'_>)) {
         look("disproved", &Fact::Disproved(failure));
         look("refused", &Fact::Refused(failure));
     }
-    let copied = Copied {
-        from: CallId::generate(),
-        bytes: 7,
-    };
-    look("answered", &Fact::Answered(copied));
+    look("answered", &Fact::Answered);
     for flag in [false, true] {
         let expired = Fact::Expired {
             obstacle: None,
@@ -159,7 +155,6 @@ fn every_fact_is_a_legal_move_whose_words_agree() {
                     result,
                     preview,
                     degraded,
-                    copied,
                 }) => {
                     assert!(preview.is_none(), "{what}");
                     assert!(state.is_terminal(), "{what}");
@@ -169,7 +164,7 @@ fn every_fact_is_a_legal_move_whose_words_agree() {
                     let settled = source == Source::Settled;
                     assert_eq!(error.is_none(), worked || settled, "{what}");
                     let live = matches!(outcome, CallOutcome::Success | CallOutcome::BusinessError);
-                    let answered = copied.is_some();
+                    let answered = matches!(fact, Fact::Answered);
                     assert_eq!(source == Source::Cache, answered, "{what}");
                     assert_eq!(
                         source == Source::Live,

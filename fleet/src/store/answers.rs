@@ -1,5 +1,6 @@
 //! Kept answers: whether a call at the gate is answered by an equal one, follows it, or fetches the answer itself.
 //!
+//! `toolfleet.answer_calls` ends the calls for which an answer counts, those that come together by one statement. What is left
 //! `toolfleet.look` decides, under the lock of the answer's row. No answer stands there: the row names the finished call that has it.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -11,14 +12,16 @@ use uuid::Uuid;
 
 use super::{
     StoreError,
+    columns::Columns,
+    complete::{Moved, read_moved},
     decision::{DecisionError, decide},
     lane::{Lane, Locks, Reply, Statement},
     session::Postgres,
 };
 use crate::{
     checkpoint::Checkpoint,
-    ending::Copied,
     ids::{CallId, Label},
+    wire::proof::DoneSecret,
 };
 
 /// A call at the gate whose tool has a cache.
@@ -35,20 +38,85 @@ pub struct LookRow {
 }
 
 /// What was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Looked {
     /// It takes no part: it is a probe, its caller wants none of it, it has begun, or equal calls are runs of their own for now.
     Alone,
     /// It fetches the answer, and equal calls wait for it.
     Leads,
-    /// An equal call has an answer that counts.
-    Hit(Copied),
+    /// It has ended with the answer of an equal call.
+    Answered(Box<Answered>),
+    /// An equal call has an answer that counts, and this one only observes.
+    Hit,
     /// This call fetches the answer. It is held in that one's line now, unless it only observes.
     Follows(CallId),
 }
 
-/// The statement.
-///
+/// A call that has ended with the answer of an equal one.
+#[derive(Debug)]
+pub struct Answered {
+    /// How it has moved.
+    pub moved: Moved,
+    /// With what that is proven to the dispatcher that accepted it.
+    pub secret: DoneSecret,
+    /// What its caller gets of the answer, JSON text; `None` for much: the row has it.
+    pub shown: Option<String>,
+}
+
+/// Own autocommit statement; safe to repeat, but that an ending is told once. A row that does not come back has no answer that
+/// counts, is not queued, is held, has begun, or is locked. Waits for no row.
+#[derive(Debug)]
+pub struct AnswerCalls {
+    /// Who ends calls, in the history.
+    actor: String,
+}
+
+impl Statement for AnswerCalls {
+    type Row = LookRow;
+    type Answer = Answered;
+    type Key = CallId;
+
+    const NAME: &'static str = "answer";
+    const SENT: Option<Checkpoint> = None;
+
+    fn key(row: &LookRow) -> CallId {
+        row.call
+    }
+
+    fn weight(_row: &LookRow) -> usize {
+        64
+    }
+
+    fn run<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        rows: &'a [LookRow],
+        _locks: Locks,
+    ) -> BoxFuture<'a, Result<Vec<Option<Answered>>, sqlx::Error>> {
+        Box::pin(async move {
+            let found = sqlx::query("SELECT * FROM toolfleet.answer_calls($1, $2, $3, $4)")
+                .bind(ids(rows))
+                .bind(ttls(rows))
+                .bind(keeps(rows))
+                .bind(&self.actor)
+                .fetch_all(connection)
+                .await?;
+            let mut answered = HashMap::with_capacity(found.len());
+            for row in &found {
+                let mut columns = Columns::of(row);
+                let call = CallId(columns.next()?);
+                let ended = Answered {
+                    moved: read_moved(columns)?,
+                    secret: DoneSecret(row.try_get("done_secret")?),
+                    shown: row.try_get("shown")?,
+                };
+                answered.insert(call, ended);
+            }
+            Ok(rows.iter().map(|row| answered.remove(&row.call)).collect())
+        })
+    }
+}
+
 /// Own autocommit statement; safe to repeat. A row that does not come back is not queued, is held, or is locked: read the call. Its
 /// locks are those of `toolfleet.look`.
 #[derive(Debug)]
@@ -78,12 +146,11 @@ impl Statement for AnswerLook {
         _locks: Locks,
     ) -> BoxFuture<'a, Result<Vec<Option<Looked>>, sqlx::Error>> {
         Box::pin(async move {
-            let ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
             let found = sqlx::query("SELECT * FROM toolfleet.look($1, $2, $3, $4)")
-                .bind(rows.iter().map(|row| row.call.0).collect::<Vec<_>>())
-                .bind(rows.iter().map(|row| ms(row.ttl)).collect::<Vec<_>>())
+                .bind(ids(rows))
+                .bind(ttls(rows))
                 .bind(rows.iter().map(|row| row.observes).collect::<Vec<_>>())
-                .bind(rows.iter().map(|row| ms(row.keep)).collect::<Vec<_>>())
+                .bind(keeps(rows))
                 .fetch_all(connection)
                 .await?;
             let mut looked = HashMap::with_capacity(found.len());
@@ -95,15 +162,28 @@ impl Statement for AnswerLook {
     }
 }
 
+fn ids(rows: &[LookRow]) -> Vec<Uuid> {
+    rows.iter().map(|row| row.call.0).collect()
+}
+
+fn ttls(rows: &[LookRow]) -> Vec<i64> {
+    rows.iter().map(|row| millis(row.ttl)).collect()
+}
+
+fn keeps(rows: &[LookRow]) -> Vec<i64> {
+    rows.iter().map(|row| millis(row.keep)).collect()
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
 fn verdict(row: &PgRow) -> Result<Looked, sqlx::Error> {
     let other = || row.try_get::<Uuid, _>("other").map(CallId);
     Ok(match row.try_get("verdict")? {
         "alone" => Looked::Alone,
         "lead" => Looked::Leads,
-        "hit" => Looked::Hit(Copied {
-            from: other()?,
-            bytes: usize::try_from(row.try_get::<i32, _>("bytes")?).unwrap_or(0),
-        }),
+        "hit" => Looked::Hit,
         "follow" => Looked::Follows(other()?),
         unknown => {
             let error = format!("{unknown:?} is not a known verdict");
@@ -115,35 +195,56 @@ fn verdict(row: &PgRow) -> Result<Looked, sqlx::Error> {
 /// Looks for calls at the gate. Used by workers.
 #[derive(Debug, Clone)]
 pub struct Looking {
+    /// For calls that are answered: they do not wait until it is decided who fetches an answer.
+    answering: Lane<AnswerCalls>,
     lane: Lane<AnswerLook>,
 }
 
 impl Looking {
-    /// Starts its lane on `tasks`. It has no connection before its first call.
-    pub fn start(postgres: &Postgres, tasks: &mut JoinSet<()>) -> Self {
+    /// Starts its lanes on `tasks`; `actor` ends calls. They have no connection before their first call.
+    pub fn start(actor: String, postgres: &Postgres, tasks: &mut JoinSet<()>) -> Self {
+        let statement = Arc::new(AnswerCalls { actor });
+        let (answering, run_answering) = Lane::new(statement, postgres.clone());
         let (lane, run) = Lane::new(Arc::new(AnswerLook), postgres.clone());
+        tasks.spawn(run_answering);
         tasks.spawn(run);
-        Self { lane }
+        Self { answering, lane }
     }
 
     /// What becomes of a call. `None`: its row says it.
     ///
     /// # Errors
     ///
-    /// The ledger refused, was not asked or did not answer. Then the call may be held, or be the one that fetches the answer; asking
-    /// again tells.
+    /// The ledger refused, was not asked or did not answer. Then the call may have ended, be held, or be the one that fetches the answer;
+    /// asking again tells.
     pub async fn look(&self, row: LookRow) -> Result<Option<Looked>, StoreError> {
-        let doing = "look for a kept answer";
-        match self.lane.send(row).await {
-            Reply::Done(looked) => Ok(Some(looked)),
-            Reply::Undecided => Ok(None),
-            Reply::Refused(source) => Err(StoreError::Refused { doing, source }),
-            Reply::NotSent => Err(StoreError::NotSent { doing }),
-            Reply::Unknown => Err(StoreError::Unavailable {
-                doing,
-                source: sqlx::Error::WorkerCrashed,
-            }),
+        if !row.observes
+            && let Some(answered) = told(self.answering.send(row).await)?
+        {
+            return Ok(Some(Looked::Answered(Box::new(answered))));
         }
+        match told(self.lane.send(row).await)? {
+            // Its leader has ended between the two.
+            Some(Looked::Hit) if !row.observes => {
+                let answered = told(self.answering.send(row).await)?;
+                Ok(answered.map(|answered| Looked::Answered(Box::new(answered))))
+            }
+            looked => Ok(looked),
+        }
+    }
+}
+
+fn told<T>(reply: Reply<T>) -> Result<Option<T>, StoreError> {
+    let doing = "look for a kept answer";
+    match reply {
+        Reply::Done(answer) => Ok(Some(answer)),
+        Reply::Undecided => Ok(None),
+        Reply::Refused(source) => Err(StoreError::Refused { doing, source }),
+        Reply::NotSent => Err(StoreError::NotSent { doing }),
+        Reply::Unknown => Err(StoreError::Unavailable {
+            doing,
+            source: sqlx::Error::WorkerCrashed,
+        }),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
     wire::envelope::Timing,
 };
 pub use crate::{
-    ending::{Copied, Decision, EndedAttempt, Ending, EndingKind, Guard, Moved},
+    ending::{Decision, EndedAttempt, Ending, EndingKind, Guard, Moved},
     taken_back::AttemptCost,
 };
 
@@ -45,9 +45,6 @@ const PARTS: [(&str, &str); 4] = [
 
 /// Only the row says in which line a call waited to its end, and it is gone then.
 const HELD_DETAILS: &str = "CASE WHEN o.held THEN json_build_object('line', o.line) END";
-/// The same, or from which call an answer was copied.
-const DETAILS: &str = "CASE WHEN m.copied IS NOT NULL THEN json_build_object('from', m.copied) \
-                        WHEN o.held THEN json_build_object('line', o.line) END";
 
 static END_RUNNING: LazyLock<String> = LazyLock::new(|| {
     let own = [("preview", "NULL::text"), ("details", HELD_DETAILS)];
@@ -58,7 +55,10 @@ static SKIPPING: LazyLock<String> = LazyLock::new(|| moving("SKIP LOCKED"));
 
 fn moving(locks: &str) -> String {
     let statement = put_together(include_str!("sql/complete.sql"), &[("locks", locks)]);
-    with_parts(&statement, [("preview", "m.preview"), ("details", DETAILS)])
+    with_parts(
+        &statement,
+        [("preview", "m.preview"), ("details", HELD_DETAILS)],
+    )
 }
 
 fn with_parts(statement: &str, own: [(&str, &str); 2]) -> String {
@@ -112,10 +112,6 @@ impl<'a> Sent<'a> {
     fn degraded(&self) -> Option<&'a str> {
         self.end?.degraded.as_deref()
     }
-
-    fn copied(&self) -> Option<Copied> {
-        self.end?.copied
-    }
 }
 
 /// One word of how each call ended.
@@ -137,13 +133,11 @@ impl Statement for Complete {
 
     fn weight(row: &Ending) -> usize {
         let sent = Sent::of(row);
-        let copied = sent.copied().map_or(0, |copied| copied.bytes);
-        256 + copied
-            + [sent.result(), sent.preview(), sent.error, sent.degraded()]
-                .into_iter()
-                .flatten()
-                .map(str::len)
-                .sum::<usize>()
+        256 + [sent.result(), sent.preview(), sent.error, sent.degraded()]
+            .into_iter()
+            .flatten()
+            .map(str::len)
+            .sum::<usize>()
     }
 
     fn run<'a>(
@@ -269,7 +263,6 @@ async fn move_any(
         .bind(stopped.collect::<Vec<_>>())
         .bind(sparse(sent.iter().map(Sent::degraded)))
         .bind(sparse(sent.iter().map(Sent::preview)))
-        .bind(sparse(sent.iter().map(|s| Some(s.copied()?.from.0))))
         .fetch_all(connection)
         .await?;
     read_moves(&moved, ended)

@@ -305,7 +305,6 @@ fn read_state(row: &PgRow) -> Result<CallState, sqlx::Error> {
                     preview: None,
                     error: row.try_get("error")?,
                     degraded: row.try_get("degraded")?,
-                    copied: None,
                 },
                 timing: timing()?,
             })

@@ -103,7 +103,6 @@ impl DecidedCall {
             preview,
             error,
             degraded,
-            copied: _,
         } = self.decision;
         let raw = |text: Option<String>| text.map(RawValue::from_string).transpose();
         let error = error.as_deref().map(serde_json::from_str).transpose();

@@ -197,6 +197,10 @@ async fn every_way_into_the_history_fills_the_columns_there_are() {
     for (function, without) in [
         ("toolfleet.finish", vec!["degraded", "preview"]),
         (
+            "toolfleet.answer_calls",
+            vec!["degraded", "error", "attempt_id", "attempt_outcome"],
+        ),
+        (
             "toolfleet_tool.succeed",
             vec!["degraded", "details", "error", "preview"],
         ),

@@ -342,7 +342,6 @@ async fn a_caller_is_told_what_a_later_reader_finds() {
                 error: None,
                 preview: None,
                 degraded: degraded.clone(),
-                copied: None,
             });
             let ending = ending(call, guard, kind);
             let completing = ledger.completing.complete(&ending, wait::LONG).await;

@@ -418,7 +418,6 @@ fn failed_without_effect() -> EndingKind {
         error: None,
         preview: None,
         degraded: None,
-        copied: None,
     })
 }
 

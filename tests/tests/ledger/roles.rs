@@ -194,9 +194,12 @@ const MATRIX: &[(&str, &str)] = &[
     ("mw", "SELECT * FROM toolfleet.look('{}', '{}', '{}', '{}')"),
     (
         "mw",
+        "SELECT * FROM toolfleet.answer_calls('{}', '{}', '{}', 'w')",
+    ),
+    (
+        "mw",
         "SELECT toolfleet.stale_answer(gen_random_uuid(), 1000)",
     ),
-    ("mdw", "SELECT toolfleet.answer_of(gen_random_uuid())"),
     (
         "mdo",
         "SELECT toolfleet.purge_answers('charge', 'ann', 'why') WHERE false",

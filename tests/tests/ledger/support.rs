@@ -267,7 +267,6 @@ pub(crate) fn end_in(state: State) -> EndingKind {
         error: None,
         preview: None,
         degraded: None,
-        copied: None,
     })
 }
 

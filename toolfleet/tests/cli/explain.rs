@@ -211,7 +211,6 @@ async fn expire_in(connection: &mut PgConnection, call_id: CallId, line: &str) {
             error: Some(error.to_string()),
             preview: None,
             degraded: None,
-            copied: None,
         }),
         attempt: None,
         actor: "sweep".into(),
@@ -363,7 +362,6 @@ async fn a_call_that_is_over_says_why_from_its_history() {
         error: Some(error.to_string()),
         preview: None,
         degraded: None,
-        copied: None,
     });
     end(&mut connection, lost, kind, "poison").await;
     let why = here.reason(&lost.0.to_string());

@@ -24,11 +24,11 @@ pub(crate) struct CacheCounts {
 
 impl CacheCounts {
     /// The ledger has said this of a call, after so long.
-    pub(super) fn looked(&self, tool: &ToolName, looked: Looked, took: Duration) {
+    pub(super) fn looked(&self, tool: &ToolName, looked: &Looked, took: Duration) {
         let (count, found) = match looked {
             Looked::Alone => (&self.went_on, "alone"),
             Looked::Leads => (&self.went_on, "miss"),
-            Looked::Hit(_) => (&self.answered, "hit"),
+            Looked::Answered(_) | Looked::Hit => (&self.answered, "hit"),
             Looked::Follows(_) => (&self.followed, "followed"),
         };
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);

@@ -9,13 +9,13 @@ use bytes::Bytes;
 use fleet::{
     call::State,
     checkpoint::{Checkpoint, reached},
-    ending::{Copied, Ending, Fact, Guard, Known},
+    ending::{Ending, Fact, Guard, Known},
     ids::CallId,
     manifest::{CacheSpec, Manifest},
     modes::{Brake, InterceptMode},
     registry::Tool,
     store::{
-        answers::{LookRow, Looked},
+        answers::{Answered, LookRow, Looked},
         read::{self, CallRow, CallState},
     },
     telemetry::{metrics, report},
@@ -85,50 +85,51 @@ impl CachedCall<'_> {
         };
         reached(Checkpoint::Looked);
         let name = &self.tool.manifest.name;
-        self.worker.cache.looked(name, looked, took);
+        self.worker.cache.looked(name, &looked, took);
         match looked {
             Looked::Alone | Looked::Leads => Ok(()),
-            Looked::Hit(_) | Looked::Follows(_) if self.observes => {
+            Looked::Answered(answered) => Err(self.tell(*answered, round).await),
+            Looked::Follows(leader) if !self.observes => {
+                self.leave_place().await;
+                // That one may have ended before this one was held: then nobody else lets it go before the next walk over all lines.
+                ring(self.worker, Some(leader)).await;
+                Err(Skip::Follows)
+            }
+            Looked::Hit | Looked::Follows(_) => {
                 metrics().observed(name, Brake::Cache);
                 Ok(())
             }
-            Looked::Follows(_) => {
-                self.leave_place().await;
-                Err(Skip::Follows)
-            }
-            Looked::Hit(copied) => self.answer(copied, round).await,
         }
     }
 
-    /// Ends the call with the answer of another one. It goes on where the history does not have that answer any more.
-    async fn answer(&self, copied: Copied, round: &mut Option<Box<Round>>) -> Result<(), Skip> {
+    /// Tells the caller that the call has ended with the answer of another one.
+    async fn tell(&self, answered: Answered, round: &mut Option<Box<Round>>) -> Skip {
         let (worker, call) = (self.worker, self.call);
-        let row = self.queued().await?;
+        let Answered {
+            moved,
+            secret,
+            shown,
+        } = answered;
         let known = Known {
             effect: self.tool.manifest.effect,
-            language: row.language,
+            language: self.tool.manifest.language,
             cancelled: false,
             earlier_unknown: false,
             applied_late: false,
         };
-        let (fact, guard) = (Fact::Answered(copied), Guard::Queued(row.rev));
-        let ending = Ending::by(&fact, &known, call, guard, None, worker.actor());
-        match worker.end(&ending).await {
-            Ok(Some(moved)) => {
-                if let Some(round) = round {
-                    round.ended(EndedView::Answered);
-                }
-                worker.reply(call, moved, ending, None).await;
-                self.leave_place().await;
-                Err(Skip::Answered)
-            }
-            // It has moved, which its claim finds out; or the answer is gone, and it has to ask its tool.
-            Ok(None) => Ok(()),
-            Err(error) => {
-                tracing::debug!(error = report(&error), "the call was not answered");
-                Err(Skip::StoreSilent)
-            }
+        let guard = Guard::Queued(moved.rev);
+        let ending = Ending::by(&Fact::Answered, &known, call, guard, None, worker.actor());
+        // Without the answer it can only ring the bell.
+        let (ending, secret) = match shown {
+            Some(shown) => (ending.with_result(shown), Some(secret)),
+            None => (ending, None),
+        };
+        if let Some(round) = round {
+            round.ended(EndedView::Answered);
         }
+        worker.reply(call, moved, ending, secret).await;
+        self.leave_place().await;
+        Skip::Answered
     }
 
     /// A call of a tool with a limit takes no place and no start now: another one may be next.

@@ -2,17 +2,14 @@ WITH input AS MATERIALIZED (
     SELECT *
     FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
                 $9::text[], $10::text[], $11::bigint[], $12::int[], $18::int[], $13::text[], $14::text[], $15::text[],
-                $16::text[], $17::text[], $19::boolean[], $20::text[], $21::text[], $22::uuid[])
-        AS input (call_id, by_attempt, by_rev, kind, new_state, outcome, source, effect_known, own_result, error, pause_ms,
-                  lost, unspent, attempt_outcome, attempt_effect, attempt_error, actor, reason, over, degraded,
-                  own_preview, copied)
+                $16::text[], $17::text[], $19::boolean[], $20::text[], $21::text[])
+        AS input (call_id, by_attempt, by_rev, kind, new_state, outcome, source, effect_known, result, error, pause_ms,
+                  lost, unspent, attempt_outcome, attempt_effect, attempt_error, actor, reason, over, degraded, preview)
 ), mine AS MATERIALIZED (
     SELECT i.*, o.state, o.rev, o.attempts, o.worker_id, o.claim_rev, o.attempt_started_at, o.attempt_until,
-        o.attempt_timeout_ms,
-        coalesce(i.own_result, k.result) AS result, coalesce(i.own_preview, k.preview) AS preview
+        o.attempt_timeout_ms
     FROM input i
     JOIN toolfleet.open_calls o USING (call_id)
-    LEFT JOIN LATERAL toolfleet.answer_of(i.copied) k ON true
     WHERE o.call_id = ANY($1)
       AND ((i.by_attempt = o.attempt_id AND o.state IN ('running', 'in_doubt'))
            OR (i.by_rev = o.rev AND o.state = 'queued'))
@@ -26,8 +23,6 @@ WITH input AS MATERIALIZED (
                AND o.effect_unknown AND o.effect IN ('idempotent', 'once'))
       -- Nor can a call end as not applied when one of its attempts has reported its effect, even late.
       AND NOT (i.kind = 'end' AND i.effect_known = 'not_applied' AND toolfleet.applied_late(o.call_id))
-      -- Nor as answered when the history does not have the answer any more.
-      AND (i.copied IS NULL OR k.result IS NOT NULL)
     ORDER BY o.call_id
     FOR UPDATE OF o /* locks */
 ), ended AS (

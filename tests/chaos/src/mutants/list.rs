@@ -275,8 +275,8 @@ pub static ALL: &[Mutant] = &[
         rule: "state_agrees_with_effect",
         needs: "clients that ask whether something was booked before it is, and bookings that end in doubt although they were made",
         planting: Some(Planting::Function {
-            name: "toolfleet.look",
-            find: " OR o.probe_of IS NOT NULL",
+            name: "toolfleet.answer_calls",
+            find: " AND o.probe_of IS NULL",
             replace: "",
         }),
         sources: &[Source {

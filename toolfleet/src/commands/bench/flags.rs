@@ -45,6 +45,9 @@ pub struct BenchArgs {
     /// Size of the text in the result
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=65_536))]
     pub(super) result_bytes: u32,
+    /// How long each tool takes, in milliseconds; a transaction takes what it takes
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub(super) tool_ms: u32,
     /// How many of a hundred calls go wrong: one attempt does nothing and is repeated, the tool says no, or it takes 200 ms
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(super) failures: u8,

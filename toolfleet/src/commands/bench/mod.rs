@@ -254,6 +254,7 @@ impl BenchArgs {
             batch: self.batch as usize,
             bytes: self.bytes as usize,
             result_bytes: self.result_bytes,
+            takes_ms: self.tool_ms,
             failures: self.failures,
             hits: self.hits,
             tenants: self.tenants,
