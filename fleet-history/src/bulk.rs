@@ -13,7 +13,7 @@ use fleet::{
 use sqlx::{PgPool, QueryBuilder};
 use uuid::Uuid;
 
-use crate::filter::{Filter, conditions};
+use crate::filter::{Filter, conditions_of_calls};
 
 /// The most calls of a page.
 const PAGE_MAX: i64 = 1_000;
@@ -242,7 +242,7 @@ pub async fn page(pool: &PgPool, filter: &Filter) -> Result<Vec<BulkCall>, Store
              FROM toolfleet.calls
              WHERE true",
     );
-    conditions(&mut statement, filter);
+    conditions_of_calls(&mut statement, filter);
     statement
         .push(" ORDER BY call_id DESC LIMIT ")
         .push_bind(PAGE_MAX)

@@ -6,7 +6,7 @@ use sqlx::{PgPool, Postgres, QueryBuilder};
 use time::OffsetDateTime;
 
 use crate::{
-    filter::{Filter, conditions},
+    filter::{Filter, conditions_of_calls},
     row::Row,
 };
 
@@ -73,7 +73,7 @@ pub fn write(statement: &mut QueryBuilder<Postgres>, filter: &Filter) {
              FROM toolfleet.calls
              WHERE true",
     );
-    conditions(statement, filter);
+    conditions_of_calls(statement, filter);
     statement.push(" ORDER BY call_id DESC LIMIT ");
     statement.push_bind(filter.limit).push(") listed");
 }

@@ -78,7 +78,19 @@ pub struct ValueAt {
 /// before the call is committed.
 const DRIFT_MAX: Duration = Duration::minutes(5);
 
-/// Appends the conditions, each behind an `AND`, for a view with the columns of `toolfleet.calls`.
+/// The same as [`conditions`] for the view `toolfleet.calls` itself, of which the half without calls of that state is not read.
+pub(crate) fn conditions_of_calls(statement: &mut QueryBuilder<Postgres>, filter: &Filter) {
+    conditions(statement, filter);
+    if let Some(state) = filter.state {
+        statement.push(if state.is_terminal() {
+            " AND NOT open"
+        } else {
+            " AND open"
+        });
+    }
+}
+
+/// Appends the conditions, each behind an `AND`, for a view with the columns of `toolfleet.calls` that they name.
 pub(crate) fn conditions(statement: &mut QueryBuilder<Postgres>, filter: &Filter) {
     let words = [
         ("tool", filter.tool.as_ref().map(ToolName::as_str)),
@@ -100,12 +112,6 @@ pub(crate) fn conditions(statement: &mut QueryBuilder<Postgres>, filter: &Filter
                 .push(format_args!(" AND {column} = "))
                 .push_bind(word.to_owned());
         }
-    }
-    // Only then the other half of the view is not read.
-    match filter.state {
-        Some(state) if state.is_terminal() => drop(statement.push(" AND NOT open")),
-        Some(_open) => drop(statement.push(" AND open")),
-        None => {}
     }
     let values = filter.args.iter().map(|value| ("args", value));
     for (column, at) in values.chain(filter.results.iter().map(|value| ("result", value))) {

@@ -138,6 +138,15 @@ impl RawClient {
         }
     }
 
+    /// Sends these bytes; whether the server took them and goes on. It may close the connection before it has read them all.
+    ///
+    /// # Panics
+    ///
+    /// It says something else.
+    pub async fn is_taken(&mut self, bytes: &[u8]) -> bool {
+        self.stream.get_mut().write_all(bytes).await.is_ok() && self.is_kept().await
+    }
+
     /// Whether the server has delivered nothing here of what it was told until now.
     ///
     /// # Panics

@@ -3,7 +3,7 @@
 //! What decides is where the leader's row stands: while it is open the others wait, however long it waits itself; but nobody waits for
 //! a leader that follows another call. When it is over all of them go back to their own line, and each finds out at the gate what is
 //! true now: the answer, or that the first of them fetches it, or that each has to ask. No call gets the failure of another one.
-//! Workers ring when a leader has ended; without the bell every line is looked at each second. Needs no NATS.
+//! Workers ring when a leader has ended, and when they have put a call aside behind one that may have ended just before; without the bell every line is looked at each second. Needs no NATS.
 
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(5);
 /// How long a statement may take.
 const STATEMENT_MAX: Duration = Duration::from_secs(10);
-/// How many lines are let go at a time: most have few calls, and share a commit.
-const LINES_AT_ONCE: usize = 4;
+/// How many lines are let go at a time: most have few calls, and share a commit. Fewer than the process has connections for reading.
+const LINES_AT_ONCE: usize = 2;
 /// How many steps of calls of one line a round moves.
 const STEPS_AT_ONCE: usize = 4;
 /// The queue group of dispatchers, of which one hears that a leader has ended.

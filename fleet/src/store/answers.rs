@@ -58,20 +58,25 @@ pub struct Answered {
     /// How it has moved.
     pub moved: Moved,
     /// With what that is proven to the dispatcher that accepted it.
-    pub secret: DoneSecret,
+    pub secret: Option<DoneSecret>,
     /// What its caller gets of the answer, JSON text; `None` for much: the row has it.
     pub shown: Option<String>,
 }
 
 /// Own autocommit statement; safe to repeat, but that an ending is told once. A row that does not come back has no answer that
-/// counts, is not queued, is held, has begun, or is locked. Waits for no row.
+/// counts, is not queued, is held, has begun, or is locked: none is waited for.
 #[derive(Debug)]
-pub struct AnswerCalls {
+pub struct AnswerCalls<const BYTES_MAX: usize> {
     /// Who ends calls, in the history.
     actor: String,
 }
 
-impl Statement for AnswerCalls {
+/// Answers of this size are given many at a time; larger ones in a lane of their own, where few fit into a statement.
+const SMALL: usize = 16 * 1024;
+/// The largest answer that is kept, as `toolfleet.look` has it.
+const LARGE: usize = 256 * 1024;
+
+impl<const BYTES_MAX: usize> Statement for AnswerCalls<BYTES_MAX> {
     type Row = LookRow;
     type Answer = Answered;
     type Key = CallId;
@@ -83,8 +88,9 @@ impl Statement for AnswerCalls {
         row.call
     }
 
+    /// Nobody knows before how large the answers are. Of small ones a statement may copy a few megabytes.
     fn weight(_row: &LookRow) -> usize {
-        64
+        if BYTES_MAX > SMALL { BYTES_MAX } else { 2_048 }
     }
 
     fn run<'a>(
@@ -94,10 +100,11 @@ impl Statement for AnswerCalls {
         _locks: Locks,
     ) -> BoxFuture<'a, Result<Vec<Option<Answered>>, sqlx::Error>> {
         Box::pin(async move {
-            let found = sqlx::query("SELECT * FROM toolfleet.answer_calls($1, $2, $3, $4)")
+            let found = sqlx::query("SELECT * FROM toolfleet.answer_calls($1, $2, $3, $4, $5)")
                 .bind(ids(rows))
                 .bind(ttls(rows))
                 .bind(keeps(rows))
+                .bind(i32::try_from(BYTES_MAX).unwrap_or(i32::MAX))
                 .bind(&self.actor)
                 .fetch_all(connection)
                 .await?;
@@ -107,7 +114,7 @@ impl Statement for AnswerCalls {
                 let call = CallId(columns.next()?);
                 let ended = Answered {
                     moved: read_moved(columns)?,
-                    secret: DoneSecret(row.try_get("done_secret")?),
+                    secret: row.try_get::<Option<_>, _>("done_secret")?.map(DoneSecret),
                     shown: row.try_get("shown")?,
                 };
                 answered.insert(call, ended);
@@ -195,20 +202,25 @@ fn verdict(row: &PgRow) -> Result<Looked, sqlx::Error> {
 /// Looks for calls at the gate. Used by workers.
 #[derive(Debug, Clone)]
 pub struct Looking {
-    /// For calls that are answered: they do not wait until it is decided who fetches an answer.
-    answering: Lane<AnswerCalls>,
+    /// For calls that are answered: they do not wait for the looks that decide who fetches an answer.
+    small: Lane<AnswerCalls<SMALL>>,
+    large: Lane<AnswerCalls<LARGE>>,
     lane: Lane<AnswerLook>,
 }
 
 impl Looking {
     /// Starts its lanes on `tasks`; `actor` ends calls. They have no connection before their first call.
     pub fn start(actor: String, postgres: &Postgres, tasks: &mut JoinSet<()>) -> Self {
-        let statement = Arc::new(AnswerCalls { actor });
-        let (answering, run_answering) = Lane::new(statement, postgres.clone());
+        let for_small = AnswerCalls {
+            actor: actor.clone(),
+        };
+        let (small, run_small) = Lane::new(Arc::new(for_small), postgres.clone());
+        let (large, run_large) = Lane::new(Arc::new(AnswerCalls { actor }), postgres.clone());
         let (lane, run) = Lane::new(Arc::new(AnswerLook), postgres.clone());
-        tasks.spawn(run_answering);
+        tasks.spawn(run_small);
+        tasks.spawn(run_large);
         tasks.spawn(run);
-        Self { answering, lane }
+        Self { small, large, lane }
     }
 
     /// What becomes of a call. `None`: its row says it.
@@ -219,14 +231,14 @@ impl Looking {
     /// asking again tells.
     pub async fn look(&self, row: LookRow) -> Result<Option<Looked>, StoreError> {
         if !row.observes
-            && let Some(answered) = told(self.answering.send(row).await)?
+            && let Some(answered) = told(self.small.send(row).await)?
         {
             return Ok(Some(Looked::Answered(Box::new(answered))));
         }
         match told(self.lane.send(row).await)? {
-            // Its leader has ended between the two.
+            // A large one, or its leader has ended between the two.
             Some(Looked::Hit) if !row.observes => {
-                let answered = told(self.answering.send(row).await)?;
+                let answered = told(self.large.send(row).await)?;
                 Ok(answered.map(|answered| Looked::Answered(Box::new(answered))))
             }
             looked => Ok(looked),

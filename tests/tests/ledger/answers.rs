@@ -276,6 +276,29 @@ async fn a_row_that_another_statement_has_is_not_waited_for() {
     assert!(is_answer(&of_free.unwrap().unwrap(), "7"));
     other.rollback().await.unwrap();
     assert!(is_answer(&look(&looking, held).await, "7"));
+
+    // Nor for the row of an answer that is new: whoever asks next remembers it.
+    let leader = ledger.accepted(read(2)).await;
+    assert!(matches!(look(&looking, leader).await, Looked::Leads));
+    ends(&ledger, &worker, leader, answered("8")).await;
+    let mut other = ledger.database.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM toolfleet.kept_answers WHERE leader = $1 FOR UPDATE")
+        .bind(leader.0)
+        .execute(&mut *other)
+        .await
+        .unwrap();
+    let next = ledger.accepted(read(2)).await;
+    assert!(is_answer(&look(&looking, next).await, "8"));
+    let known = "SELECT count(*) FROM toolfleet.kept_answers WHERE call_id = leader";
+    let count = async || -> i64 {
+        let counting = sqlx::query_scalar(known).fetch_one(&ledger.database.pool);
+        counting.await.unwrap()
+    };
+    assert_eq!(count().await, 1, "that of the first question");
+    other.rollback().await.unwrap();
+    let last = ledger.accepted(read(2)).await;
+    assert!(is_answer(&look(&looking, last).await, "8"));
+    assert_eq!(count().await, 2);
 }
 
 #[tokio::test]

@@ -156,7 +156,7 @@ async fn is_answered(
     .await
     .unwrap();
     let ended: i64 = sqlx::query_scalar(
-        "SELECT count(*) FROM toolfleet.answer_calls(ARRAY[$1], ARRAY[$2], ARRAY[0]::bigint[], 'test')",
+        "SELECT count(*) FROM toolfleet.answer_calls(ARRAY[$1], ARRAY[$2], ARRAY[0]::bigint[], 262144, 'test')",
     )
     .bind(asker.0)
     .bind(led.ttl_ms)

@@ -194,7 +194,7 @@ const MATRIX: &[(&str, &str)] = &[
     ("mw", "SELECT * FROM toolfleet.look('{}', '{}', '{}', '{}')"),
     (
         "mw",
-        "SELECT * FROM toolfleet.answer_calls('{}', '{}', '{}', 'w')",
+        "SELECT * FROM toolfleet.answer_calls('{}', '{}', '{}', 0, 'w')",
     ),
     (
         "mw",

@@ -143,6 +143,8 @@ async fn dead_letters_are_grouped_counted_and_made_again_once() {
     let inside = ["--last-code", "unavailable", "--dry-run"];
     let plan = run(&fleet, &retry("sunday", &inside)).await.json();
     assert_eq!(plan["to_do"], 1000, "{plan}");
+    let failed = run(&fleet, &["dead", "--state", "failed", "--json"]).await;
+    assert_eq!(failed.code, Some(0), "{}", failed.err);
     let printed = run(&fleet, &["dead"]).await.out;
     assert!(
         printed.contains("retries_exhausted: unavailable") && printed.contains("HTTP 503"),

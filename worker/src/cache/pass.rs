@@ -121,7 +121,7 @@ impl CachedCall<'_> {
         let ending = Ending::by(&Fact::Answered, &known, call, guard, None, worker.actor());
         // Without the answer it can only ring the bell.
         let (ending, secret) = match shown {
-            Some(shown) => (ending.with_result(shown), Some(secret)),
+            Some(shown) => (ending.with_result(shown), secret),
             None => (ending, None),
         };
         if let Some(round) = round {

@@ -1,4 +1,4 @@
--- Inserts ended calls into the history. `toolfleet.finish` and `toolfleet_tool.succeed` insert one each; a test compares.
+-- Inserts ended calls into the history. `toolfleet.finish` and `toolfleet_tool.succeed` insert one each, `toolfleet.answer_calls` many; a test compares.
     -- Each column by name: a newer schema may have a column with the name of an ending's value.
     RETURNING o.call_id, o.rev + 1 AS rev, o.tenant, o.tool, o.tool_version, o.effect, o.queue, o.priority, o.key_hash, o.key_retention_ms,
         o.args, o.kept_args, o.original_args, o.coercions, o.args_hash, o.session, o.run, o.meta, o.language, o.traceparent,
