@@ -63,7 +63,7 @@ CREATE TYPE toolfleet.worker_state AS ENUM (
     'fenced'
 );
 
-CREATE FUNCTION toolfleet.answer_calls(calls uuid[], ttls_ms bigint[], keeps_ms bigint[], actor text) RETURNS TABLE(call_id uuid, rev integer, moved_at timestamp with time zone, state text, tool text, tool_version integer, tenant text, session text, dispatcher_id uuid, attempts integer, coercions text, queued_ms bigint, run_ms bigint, copied uuid, done_secret uuid, shown text)
+CREATE FUNCTION toolfleet.answer_calls(calls uuid[], ttls_ms bigint[], keeps_ms bigint[], bytes_max integer, actor text) RETURNS TABLE(call_id uuid, rev integer, moved_at timestamp with time zone, state text, tool text, tool_version integer, tenant text, session text, dispatcher_id uuid, attempts integer, coercions text, queued_ms bigint, run_ms bigint, copied uuid, done_secret uuid, shown text)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
     SET enable_seqscan TO 'off'
@@ -83,11 +83,12 @@ BEGIN
         -- Each by its key: what the statistics say of tables that fill and empty decides nothing.
         CROSS JOIN LATERAL (SELECT c.* FROM toolfleet.open_calls c WHERE c.call_id = i.id LIMIT 1) q
         CROSS JOIN LATERAL (
-            SELECT a.key, a.leader, a.call_id, a.fresh_until > clock_timestamp() IS TRUE AS is_kept FROM toolfleet.kept_answers a
+            SELECT a.key, a.leader, a.call_id, coalesce(a.bytes, 262144) AS bytes, a.fresh_until > clock_timestamp() IS TRUE AS is_kept
+            FROM toolfleet.kept_answers a
             WHERE a.key = toolfleet.answer_key(q.tenant, q.tool, q.tool_version, q.language, q.args_hash) LIMIT 1) k
         CROSS JOIN LATERAL (
             SELECT c.call_id, c.finished_at, c.result, c.preview,
-                   CASE WHEN k.is_kept THEN 0 WHEN pg_column_size(c.result) > 262144 THEN pg_column_size(c.result)
+                   CASE WHEN k.is_kept THEN k.bytes WHEN pg_column_size(c.result) > 262144 THEN pg_column_size(c.result)
                         ELSE octet_length(c.result::text) END AS size
             FROM toolfleet.finished_calls c
             WHERE c.call_id = CASE WHEN k.is_kept THEN k.call_id WHEN k.leader IS DISTINCT FROM k.call_id THEN k.leader END
@@ -96,14 +97,15 @@ BEGIN
                    AND c.finished_at + i.ttl > clock_timestamp()) LIMIT 1) f
         JOIN toolfleet.open_calls o ON o.call_id = i.id
         WHERE o.call_id = ANY(answer_calls.calls) AND o.state = 'queued' AND NOT o.held AND o.due_at IS NULL AND NOT o.cancel_requested
-          AND o.attempts = 0 AND o.no_store IS NOT TRUE AND o.probe_of IS NULL AND o.effect = 'read' AND f.size <= 262144
+          AND o.attempts = 0 AND o.no_store IS NOT TRUE AND o.probe_of IS NULL AND o.effect = 'read' AND f.size <= answer_calls.bytes_max
         FOR UPDATE OF o SKIP LOCKED
     ), found AS MATERIALIZED (
         -- One of each question, and none that has another leader by now.
-        SELECT a.key, m.copied, m.fresh_until, m.keep_until, m.keep_ms, m.size
+        SELECT c.key, m.copied, m.fresh_until, m.keep_until, m.keep_ms, m.size
         FROM (SELECT DISTINCT ON (key) * FROM mine WHERE NOT is_kept ORDER BY key) m
-        CROSS JOIN LATERAL (SELECT c.key, c.leader FROM toolfleet.kept_answers c WHERE c.key = m.key LIMIT 1) a
-        WHERE a.leader = m.copied
+        JOIN toolfleet.kept_answers c ON c.key = m.key
+        WHERE c.key = ANY(ARRAY(SELECT key FROM mine WHERE NOT is_kept)) AND c.leader = m.copied
+        FOR UPDATE OF c SKIP LOCKED
     ), marked AS (
         UPDATE toolfleet.kept_answers a
         SET call_id = f.copied, bytes = f.size, failures = 0, apart_until = NULL, fresh_until = f.fresh_until, keep_until = f.keep_until,
@@ -113,7 +115,11 @@ BEGIN
         DELETE FROM toolfleet.open_calls o
         USING mine m
         WHERE o.call_id = ANY(answer_calls.calls) AND o.call_id = m.call_id
-        RETURNING o.*, m.copied, m.result, m.preview
+        -- Each column by name: a newer schema may have a column with the name of an answer's part.
+        RETURNING o.call_id, o.rev, o.state, o.tenant, o.tool, o.tool_version, o.effect, o.queue, o.priority, o.key_hash,
+            o.key_retention_ms, o.args, o.kept_args, o.original_args, o.coercions, o.args_hash, o.session, o.run, o.meta, o.language,
+            o.traceparent, o.dispatcher_id, o.accepted_at, o.deadline_at, o.first_started_at, o.attempts, o.worker_id, o.claim_rev,
+            o.attempt_started_at, o.attempt_timeout_ms, o.probe_of, o.done_secret, m.copied, m.result, m.preview
     ), finished AS (
         INSERT INTO toolfleet.finished_calls (
             call_id, rev, from_state, state, outcome, source, effect_known, tenant, tool, tool_version, effect, queue, priority,
@@ -133,7 +139,7 @@ BEGIN
     SELECT e.call_id, e.rev + 1, now(), 'succeeded', e.tool, e.tool_version, e.tenant, e.session, e.dispatcher_id, e.attempts,
            e.coercions::text, (date_part('epoch', coalesce(e.first_started_at, now()) - e.accepted_at) * 1000)::bigint,
            (date_part('epoch', now() - coalesce(e.first_started_at, now())) * 1000)::bigint, e.copied, e.done_secret,
-           CASE WHEN pg_column_size(coalesce(e.preview, e.result)) <= 16384 THEN coalesce(e.preview, e.result)::text END
+           CASE WHEN octet_length(coalesce(e.preview, e.result)::text) <= 65536 THEN coalesce(e.preview, e.result)::text END
     FROM ended e;
 END $$;
 
