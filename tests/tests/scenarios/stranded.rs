@@ -22,7 +22,7 @@ use fleet_tests::{
     fleet::{Fleet, Spec, counter},
     invariants,
     run_folder::RunFolder,
-    wait::until_so,
+    wait::{until_so, until_within},
     witness::{Reply, Witness},
 };
 use secrecy::SecretString;
@@ -184,8 +184,10 @@ async fn calls_whose_messages_cannot_be_read_are_run_in_a_busy_queue() {
         .await
         .unwrap();
     let numbered = "SELECT count(*) FROM toolfleet.open_calls WHERE publish_n > 1";
-    until_so("the damaged ones to have new numbers", async || {
-        fleet.count(numbered).await == 3
+    // Where a busy machine misses the look at this age, the next one comes at twice of it.
+    let limit = Duration::from_secs(90);
+    until_within(limit, "the damaged ones to have new numbers", async || {
+        (fleet.count(numbered).await == 3).then_some(())
     })
     .await;
     let others =
