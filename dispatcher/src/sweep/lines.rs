@@ -3,7 +3,8 @@
 //! What decides is where the leader's row stands: while it is open the others wait, however long it waits itself; but nobody waits for
 //! a leader that follows another call. When it is over all of them go back to their own line, and each finds out at the gate what is
 //! true now: the answer, or that the first of them fetches it, or that each has to ask. No call gets the failure of another one.
-//! Workers ring when a leader has ended, and when they have put a call aside behind one that may have ended just before; without the bell every line is looked at each second. Needs no NATS.
+//! Workers ring when a leader has ended, and when they have put a call aside behind one that may have ended just before; without the
+//! bell every line is looked at each second. Needs no NATS.
 
 use std::time::Duration;
 
