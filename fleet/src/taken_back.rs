@@ -14,7 +14,7 @@ words! {
     TakenBack {
         /// The worker's lease was over before the tool was started, so it could start nothing.
         LeaseOver = "lease_over",
-        /// The attempt's time was over before the tool was started: the claim or a slow machine took all of it.
+        /// More than half of the attempt's time was over before the tool was started: the claim or a slow machine took it.
         StartedTooLate = "started_too_late",
         /// The claim got no answer, and was committed all the same.
         ClaimGivenUp = "claim_given_up",

@@ -92,7 +92,7 @@ async fn start(
     let until = attempt.own_until();
     let mut context = context_of(attempt, tool, until, &span);
     // Right before the first byte: the claim may have taken long.
-    if let Some(execution) = why_not(worker, attempt, context.until) {
+    if let Some(execution) = why_not(worker, attempt) {
         return execution;
     }
     reached(Checkpoint::Starting);
@@ -130,7 +130,7 @@ async fn start(
 }
 
 /// Why the attempt may start nothing any more, if it may not.
-fn why_not(worker: &WorkerProcess, attempt: &Attempt, until: Instant) -> Option<Execution> {
+fn why_not(worker: &WorkerProcess, attempt: &Attempt) -> Option<Execution> {
     if !worker.may_start() {
         let what = Message::fixed(
             "the worker's lease ran out before the tool was started",
@@ -146,10 +146,10 @@ fn why_not(worker: &WorkerProcess, attempt: &Attempt, until: Instant) -> Option<
         let failure = ToolFailure::new(Code::Cancelled, what);
         return Some(Execution::TakenBack(TakenBack::CancelledBefore, failure));
     }
-    if Instant::now() >= until {
+    if attempt.is_late() {
         let what = Message::fixed(
-            "the claim took longer than the attempt may",
-            "认领所用的时间超过了这次尝试允许的时间",
+            "the claim took more than half of the time that the attempt has",
+            "认领所用的时间超过了这次尝试全部时间的一半",
         );
         return Some(taken_back(TakenBack::StartedTooLate, what));
     }

@@ -185,6 +185,12 @@ impl Attempt {
         self.claim_sent + millis(self.claimed.timeout_ms)
     }
 
+    /// Whether more than half of its time is over. A tool that is started then is likely to be stopped in the middle, and what a write
+    /// has done is unknown; not started, it is tried again.
+    pub(crate) fn is_late(&self) -> bool {
+        self.claim_sent.elapsed() > millis(self.claimed.timeout_ms) / 2
+    }
+
     /// How much time is left to its call, by the claim's answer and this process's clock.
     pub(crate) fn remaining(&self) -> Duration {
         millis(self.claimed.remaining_ms).saturating_sub(self.claim_sent.elapsed())

@@ -120,6 +120,31 @@ async fn what_an_earlier_attempt_may_have_done_is_not_forgotten_when_later_ones_
 }
 
 #[tokio::test]
+async fn what_has_little_of_its_time_left_after_its_claim_is_not_started() {
+    let witness = Witness::start().await;
+    let manifest = format!("{}timeout: 2s\n", witness.tool("charge", "once"));
+    let fleet = Fleet::start(Spec::with([manifest])).await;
+    // A first claim is answered when more than half of the attempt's time is over, and less than all of it.
+    let slow = "CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS $$ \
+                BEGIN PERFORM pg_sleep(1.3); RETURN NEW; END $$; \
+                CREATE TRIGGER slow BEFORE UPDATE ON toolfleet.open_calls FOR EACH ROW \
+                WHEN (NEW.state = 'running' AND NEW.attempts = 1) EXECUTE FUNCTION public.slow()";
+    sqlx::raw_sql(slow)
+        .execute(&fleet.database.pool)
+        .await
+        .unwrap();
+    let answer = fleet.submit("charge", &json!({"what": "a"}));
+    let answer = answer.key("k").wait().await;
+    assert_eq!(answer["state"], "succeeded", "{}", *answer);
+    let events = fleet.events(answer.call_id()).await;
+    let given_back = events.iter().find(|event| event["from_state"] == "running");
+    let reason = given_back.map(|event| &event["reason"]);
+    assert_eq!(reason, Some(&json!("started_too_late")), "{events:?}");
+    assert_eq!(witness.asked("a"), 1);
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
 async fn a_tool_that_has_forgotten_its_key_is_not_asked_again() {
     let witness = Witness::start().await;
     let manifest = witness.tool("put", "idempotent").replace(
