@@ -243,6 +243,8 @@ impl Postgres {
     /// give up. An unsafe connection is not handed out: its callers wait, then time out.
     pub fn pool(&self, connections_max: u32) -> PgPool {
         let postgres = self.clone();
+        // A plan is kept. One that was made while the table was empty would read all of it for each row once it is full.
+        let options = self.options.clone().options([("enable_seqscan", "off")]);
         self.pool_options(connections_max)
             .after_connect(move |connection, _meta| {
                 let postgres = postgres.clone();
@@ -255,7 +257,7 @@ impl Postgres {
                     checked.map_err(|error| sqlx::Error::Configuration(Box::new(error)))
                 })
             })
-            .connect_lazy_with(self.options.clone())
+            .connect_lazy_with(options)
     }
 
     /// A pool for reads from any server, safe to write to or not. Nothing is written on it.

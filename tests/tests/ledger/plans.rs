@@ -5,7 +5,7 @@ use fleet::{
     call::Priority,
     hold::Line,
     store::{
-        expiry,
+        expiry, followers,
         pauses::{self, LineMove},
         probe, release, renumber, sweep,
         walk::{self, Worth},
@@ -111,6 +111,28 @@ async fn what_is_due_and_what_may_be_lost_is_read_and_nothing_else() {
     assert_eq!(plans.len(), 3);
     for plan in &plans {
         assert_bounded(plan);
+    }
+}
+
+/// Its statements are asked while the table is empty, and their plans are kept when it fills.
+#[tokio::test]
+async fn whose_followers_may_go_is_read_by_the_lines_they_stand_in() {
+    let ledger = refilled().await;
+    let pool = ledger.database.postgres.pool(1);
+    let leader = ledger.queued().await;
+    let connection = &mut ledger.database.connect().await;
+    // As a vacuum leaves it that gives the pages of an emptied table back.
+    run(connection, "TRUNCATE toolfleet.open_calls").await;
+    run(connection, "VACUUM ANALYZE toolfleet.open_calls").await;
+    for _ in 0..6 {
+        followers::lines_of(&pool, &[leader]).await.unwrap();
+        followers::lines_behind(&pool, None).await.unwrap();
+    }
+    let mut session = pool.acquire().await.unwrap();
+    let plans = plans(&mut session, "SELECT l.leader").await;
+    assert_eq!(plans.len(), 2);
+    for plan in &plans {
+        assert!(!plan.contains("Seq Scan on open_calls"), "{plan}");
     }
 }
 
