@@ -91,6 +91,8 @@ pub struct EventDetails {
     /// Of a settlement: something of its attempts may have been alive.
     #[serde(default)]
     pub by_time_only: bool,
+    /// Of an end with a kept answer: the call that had got it.
+    pub from: Option<String>,
 }
 
 /// One call's story; `None` if there is no such call.

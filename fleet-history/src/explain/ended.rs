@@ -61,9 +61,11 @@ fn succeeded(facts: &Facts, history: &EndedFacts) -> Explanation {
         .map_or_else(String::new, |code| {
             format!("; its answer has a flaw, {code} (docs/errors/{code}.md)")
         });
-    let how = match facts.last.reason.as_str() {
-        ANSWERED => "was answered with what an equal call had got (docs/cache.md),",
-        _ => "succeeded",
+    let how = match (facts.last.reason.as_str(), &facts.last.answer_of) {
+        (ANSWERED, Some(call)) => {
+            format!("was answered with what the equal call {call} had got (docs/cache.md),")
+        }
+        _ => "succeeded".to_owned(),
     };
     because(
         "ended",

@@ -244,6 +244,9 @@ pub(crate) struct Move {
     pub(crate) reason: String,
     pub(crate) note: Option<String>,
     pub(crate) by_time_only: bool,
+    /// The call that had got the answer, where a kept one ended this.
+    #[serde(default)]
+    pub(crate) answer_of: Option<String>,
 }
 
 /// An answer that stood in for that of the call's tool.

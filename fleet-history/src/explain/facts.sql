@@ -98,7 +98,8 @@ SELECT row_to_json(f)::text FROM (
            (SELECT row_to_json(e) FROM (
                 SELECT at, from_state, actor, reason,
                        (SELECT w.name FROM toolfleet.workers w WHERE e.actor = 'worker ' || w.worker_id) AS worker, coalesce(details->>'note', details->>'reason') AS note,
-                       coalesce((details->>'by_time_only')::boolean, false) AS by_time_only
+                       coalesce((details->>'by_time_only')::boolean, false) AS by_time_only,
+                       details->>'from' AS answer_of
                 FROM toolfleet.call_events e
                 WHERE call_id = $1 AND from_state IS DISTINCT FROM to_state
                 ORDER BY revision DESC LIMIT 1) e) AS last,

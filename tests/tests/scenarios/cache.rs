@@ -82,9 +82,9 @@ async fn fifty_equal_calls_run_once() {
             .fetch_one(&fleet.database.pool)
             .await
             .unwrap();
-    let why = why(&fleet, CallId(follower)).await;
-    assert_eq!(why.reason, "follows", "{why:?}");
-    assert!(why.because.contains(&leader.to_string()), "{why:?}");
+    let waits = why(&fleet, CallId(follower)).await;
+    assert_eq!(waits.reason, "follows", "{waits:?}");
+    assert!(waits.because.contains(&leader.to_string()), "{waits:?}");
     witness.release("x");
     let answers = answers.join_all().await;
     assert!(
@@ -107,6 +107,9 @@ async fn fifty_equal_calls_run_once() {
         (&later["source"], &later["attempts"]),
         (&json!("cache"), &json!(0))
     );
+    let ended = why(&fleet, later.call_id()).await;
+    let whose = format!("what the equal call {leader} had got");
+    assert!(ended.because.contains(&whose), "{ended:?}");
     assert_eq!(witness.asked("x"), 1);
     invariants::hold(&fleet, &witness).await;
 }

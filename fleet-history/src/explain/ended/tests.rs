@@ -78,6 +78,11 @@ fn what_ended_says_why_and_what_can_be_done() {
     let cases = [
         ("succeeded", json!({"state": "succeeded"})),
         (
+            "answered with a kept answer",
+            json!({"state": "succeeded", "last": {"from_state": "queued", "actor": "worker 7", "reason": "answered_from_the_cache",
+                "answer_of": "01936c2e-0000-7000-8000-00000000000a"}, "ended": {"attempt": null}}),
+        ),
+        (
             "succeeded with a flaw",
             json!({"state": "succeeded", "error_code": "output_invalid"}),
         ),

@@ -233,7 +233,8 @@ fn cells_of_event(event: CallEvent) -> Vec<String> {
 }
 
 fn said(details: EventDetails) -> String {
-    let said = details.note.or(details.reason).or(details.why);
+    let answer = details.from.map(|call| format!("the answer of {call}"));
+    let said = details.note.or(details.reason).or(details.why).or(answer);
     let said = said.unwrap_or_default();
     if details.by_time_only {
         format!("by time only: {said}")
@@ -275,7 +276,9 @@ mod tests {
                 {"revision":4,"at":"2026-11-20T19:00:05+00:00","from_state":"running","to_state":"in_doubt",
                 "actor":"sweep","reason":"worker_lost","details":{"pause_ms":1}},
                 {"revision":5,"at":"2026-11-20T19:00:06+00:00","from_state":"in_doubt","to_state":"failed","actor":"ann",
-                "reason":"settled_not_applied","details":{"note":"no\u001b[2J charge","worker_fenced":false,"by_time_only":true}}]"#
+                "reason":"settled_not_applied","details":{"note":"no\u001b[2J charge","worker_fenced":false,"by_time_only":true}},
+                {"revision":6,"at":"2026-11-20T19:00:07+00:00","from_state":"queued","to_state":"succeeded","actor":"worker 7",
+                "reason":"answered_from_the_cache","details":{"from":"01936c2e-0000-7000-8000-00000000000a\u001b[2J"}}]"#
                 .to_owned()
                 .into(),
         };
