@@ -52,7 +52,8 @@ CREATE TYPE toolfleet.source AS ENUM (
     'stale',
     'stub',
     'error',
-    'settled'
+    'settled',
+    'client'
 );
 
 CREATE TYPE toolfleet.worker_state AS ENUM (
@@ -439,38 +440,52 @@ BEGIN
             VALUES (o.call_id, o.rev + 1, 'running', 'running', cancel.actor, 'cancel_requested', o.attempt_id, details);
         END IF;
         RETURN QUERY SELECT 'cancel_requested', o.state::text, o.worker_id, o.dispatcher_id;
-    ELSIF o.effect_unknown AND o.effect IN ('idempotent', 'once') THEN
+    ELSIF (o.effect_unknown OR o.awaiting = 'client') AND o.effect IN ('idempotent', 'once') THEN
         SELECT max(a.started_at + make_interval(secs => a.timeout_ms / 1000.0)) INTO until
         FROM toolfleet.ended_attempts a
         WHERE a.call_id = o.call_id AND a.outcome = 'unknown' AND NOT a.late;
+        IF o.awaiting = 'client' THEN
+            -- Whoever has it may do it until its time is over.
+            until := o.attempt_until;
+            INSERT INTO toolfleet.ended_attempts (
+                call_id, attempt_id, number, started_at, timeout_ms, outcome, effect_known, error, over)
+            VALUES (o.call_id, o.attempt_id, o.attempts, o.attempt_started_at, o.attempt_timeout_ms, 'unknown', 'unknown', NULL, false);
+        END IF;
         UPDATE toolfleet.open_calls c
-        SET state = 'in_doubt', held = false, rev = c.rev + 1, doubt_since = now(), doubt_reason = 'cancelled', attempt_until = until,
+        SET state = 'in_doubt', awaiting = NULL, held = false, rev = c.rev + 1, doubt_since = now(), doubt_reason = 'cancelled', attempt_until = until,
             due_at = greatest(now(), until),
             last_error = json_build_object('code', 'in_doubt', 'message', CASE o.language
-                WHEN 'zh' THEN '这次调用在一次效果未知的尝试之后被取消。操作可能已经生效，也可能没有生效。不要重复这次调用，换用新的幂等键也不行；请交由人工查明结果。'
-                ELSE 'The call was cancelled after an attempt whose effect is unknown. The action may or may not have been '
+                WHEN 'zh' THEN CASE WHEN o.awaiting = 'client' THEN '这次调用在交给调用方的程序之后被取消。'
+                    ELSE '这次调用在一次效果未知的尝试之后被取消。' END
+                    || '操作可能已经生效，也可能没有生效。不要重复这次调用，换用新的幂等键也不行；请交由人工查明结果。'
+                ELSE CASE WHEN o.awaiting = 'client' THEN 'The call was cancelled after the caller''s program had got it.'
+                    ELSE 'The call was cancelled after an attempt whose effect is unknown.' END || ' The action may or may not have been '
                     'carried out. Do not repeat the call, not with a new idempotency key either; ask a person to find out.'
                 END,
                 'retryable', false, 'retry_after_ms', NULL, 'suggestion', 'do_not_repeat',
                 'details', json_build_object('cause', o.last_error))
         WHERE c.call_id = o.call_id;
         INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason, details)
-        VALUES (o.call_id, o.rev + 1, 'queued', 'in_doubt', cancel.actor, 'cancelled', details);
+        VALUES (o.call_id, o.rev + 1, o.state, 'in_doubt', cancel.actor, 'cancelled', details);
         RETURN QUERY SELECT 'in_doubt', 'in_doubt', NULL::uuid, o.dispatcher_id;
     ELSE
         PERFORM toolfleet.finish(o, 'cancelled', 'system_error', 'error',
             CASE WHEN o.effect = 'read' THEN 'none' ELSE 'not_applied' END::toolfleet.effect_known, NULL,
             json_build_object('code', 'cancelled', 'message', CASE o.language
                 WHEN 'zh' THEN
-                    CASE WHEN o.attempts = 0 THEN '这次调用在执行之前被取消。' ELSE '这次调用在下一次尝试之前被取消。' END
+                    CASE WHEN o.awaiting = 'client' THEN '这次调用在调用方的程序交回结果之前被取消。'
+                         WHEN o.attempts = 0 THEN '这次调用在执行之前被取消。' ELSE '这次调用在下一次尝试之前被取消。' END
                     || '没有做任何更改。请询问用户；如果仍然需要，请再次发送；如果带有幂等键，请换用新的幂等键，同一个幂等键只会得到同样的回答。'
                 ELSE
-                    CASE WHEN o.attempts = 0 THEN 'The call was cancelled before it ran.'
+                    CASE WHEN o.awaiting = 'client' THEN 'The call was cancelled before the caller''s program answered.'
+                         WHEN o.attempts = 0 THEN 'The call was cancelled before it ran.'
                          ELSE 'The call was cancelled before its next attempt.' END
                     || ' Nothing was changed. Ask the user; if it is still wanted, send it again, with a new idempotency key if there was one: the same one repeats this answer.'
                 END,
                 'retryable', false, 'retry_after_ms', NULL, 'suggestion', 'ask_user'),
-            cancel.actor, 'cancelled', details);
+            cancel.actor, 'cancelled', details,
+            -- Whoever has it may look all the same; what comes of that is not known.
+            CASE WHEN o.awaiting = 'client' THEN 'unknown' END::toolfleet.attempt_outcome);
         RETURN QUERY SELECT 'cancelled', 'cancelled', NULL::uuid, o.dispatcher_id;
     END IF;
 END $$;
@@ -932,6 +947,7 @@ CREATE TABLE toolfleet.open_calls (
     done_secret uuid,
     rate_at timestamp with time zone,
     no_store boolean,
+    awaiting text,
     CONSTRAINT open_calls_check CHECK (((state <> 'queued'::toolfleet.call_state) OR (attempt_id IS NULL))),
     CONSTRAINT open_calls_check1 CHECK (((NOT held) OR (state = 'queued'::toolfleet.call_state))),
     CONSTRAINT open_calls_check2 CHECK (((state <> 'running'::toolfleet.call_state) OR ((attempt_id IS NOT NULL) AND (worker_id IS NOT NULL) AND (attempt_until IS NOT NULL)))),
@@ -1611,13 +1627,13 @@ BEGIN
     SELECT call_id, attempt_id, attempts, claim_rev, worker_id, attempt_started_at, attempt_timeout_ms, 'unknown', 'unknown',
         quarantine.errors->language, false
     FROM toolfleet.open_calls
-    WHERE state = 'running' AND effect IN ('idempotent', 'once');
+    WHERE (state = 'running' OR awaiting = 'client') AND effect IN ('idempotent', 'once');
     -- What stays where it is has a remark: its revision tells whoever judged it before that it has changed.
     INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason, attempt_id, details)
-    SELECT call_id, rev + 1, state, (CASE WHEN effect = 'idempotent' AND NOT cancel_requested THEN 'queued' ELSE 'in_doubt' END)::toolfleet.call_state, 'ground', 'quarantine',
+    SELECT call_id, rev + 1, state, (CASE WHEN effect = 'idempotent' AND NOT cancel_requested AND awaiting IS NULL THEN 'queued' ELSE 'in_doubt' END)::toolfleet.call_state, 'ground', 'quarantine',
         attempt_id, details
     FROM toolfleet.open_calls
-    WHERE state IN ('queued', 'running') AND effect IN ('idempotent', 'once');
+    WHERE state IN ('queued', 'running', 'awaiting_client') AND effect IN ('idempotent', 'once');
     UPDATE toolfleet.open_calls
     SET rev = rev + 1, quarantined = true, effect_unknown = true, first_started_at = coalesce(first_started_at, accepted_at)
     WHERE state IN ('queued', 'running') AND effect = 'idempotent' AND NOT cancel_requested;
@@ -1628,10 +1644,12 @@ BEGIN
         unspent_attempts = unspent_attempts + 1
     WHERE state = 'running' AND effect = 'idempotent' AND NOT cancel_requested;
     UPDATE toolfleet.open_calls
-    SET state = 'in_doubt', held = false, rev = rev + 1, quarantined = true, doubt_since = now(), doubt_reason = 'lost_writes',
+    SET state = 'in_doubt', awaiting = NULL, held = false, rev = rev + 1, quarantined = true, doubt_since = now(), doubt_reason = 'lost_writes',
         -- A claim that was lost with the writes ends by the call's deadline.
         attempt_until = deadline_at, due_at = greatest(now(), deadline_at), last_error = quarantine.errors->language
-    WHERE state IN ('queued', 'running') AND (effect = 'once' OR effect = 'idempotent' AND cancel_requested);
+    -- What the caller's program has is handed out once: its answer may be among what was lost.
+    WHERE state IN ('queued', 'running', 'awaiting_client')
+      AND (effect = 'once' OR effect = 'idempotent' AND (cancel_requested OR awaiting IS NOT NULL));
     GET DIAGNOSTICS doubted = ROW_COUNT;
     UPDATE toolfleet.fleet
     SET system_identifier = quarantine.system_identifier, timeline = quarantine.timeline,
@@ -2467,7 +2485,8 @@ CREATE VIEW toolfleet.calls AS
             ELSE NULL::text
         END AS settled_by,
     c.shortened,
-    c.open
+    c.open,
+    c.awaiting
    FROM ((( SELECT open_calls.call_id,
             open_calls.tenant,
             open_calls.tool,
@@ -2511,7 +2530,8 @@ CREATE VIEW toolfleet.calls AS
             NULL::text AS effect_known,
             NULL::json AS details,
             NULL::boolean AS shortened,
-            true AS open
+            true AS open,
+            open_calls.awaiting
            FROM toolfleet.open_calls
         UNION ALL
          SELECT finished_calls.call_id,
@@ -2554,7 +2574,8 @@ CREATE VIEW toolfleet.calls AS
             (finished_calls.effect_known)::text AS effect_known,
             finished_calls.details,
             (finished_calls.preview IS NOT NULL),
-            false
+            false,
+            NULL::text
            FROM toolfleet.finished_calls) c
      LEFT JOIN toolfleet.worker_processes w USING (worker_id))
      LEFT JOIN toolfleet.tool_versions v ON (((v.tool = c.tool) AND (v.version = c.tool_version))));
@@ -2585,7 +2606,7 @@ CREATE TABLE toolfleet.ended_attempts (
     attempt_id uuid NOT NULL,
     number integer NOT NULL,
     claim_rev integer,
-    worker_id uuid NOT NULL,
+    worker_id uuid,
     started_at timestamp with time zone NOT NULL,
     finished_at timestamp with time zone DEFAULT now() NOT NULL,
     timeout_ms bigint NOT NULL,
@@ -2640,7 +2661,7 @@ CREATE VIEW toolfleet.attempts AS
             (finished_calls.effect_known)::text AS effect_known,
             false
            FROM toolfleet.finished_calls
-          WHERE ((finished_calls.attempt_id IS NOT NULL) AND (finished_calls.attempt_outcome IS NOT NULL) AND (finished_calls.from_state = 'running'::toolfleet.call_state))
+          WHERE ((finished_calls.attempt_id IS NOT NULL) AND (finished_calls.attempt_outcome IS NOT NULL) AND (finished_calls.from_state = ANY (ARRAY['running'::toolfleet.call_state, 'awaiting_client'::toolfleet.call_state])))
         UNION ALL
          SELECT open_calls.call_id,
             open_calls.attempt_id,
@@ -2654,7 +2675,7 @@ CREATE VIEW toolfleet.attempts AS
             NULL::text,
             false
            FROM toolfleet.open_calls
-          WHERE (open_calls.state = 'running'::toolfleet.call_state)) a
+          WHERE ((open_calls.state = 'running'::toolfleet.call_state) OR (open_calls.awaiting = 'client'::text))) a
      LEFT JOIN toolfleet.worker_processes w USING (worker_id));
 
 CREATE UNLOGGED TABLE toolfleet.breaker_windows (
@@ -2725,17 +2746,24 @@ CREATE VIEW toolfleet.call_events AS
     0 AS revision,
     accepted.accepted_at AS at,
     NULL::text AS from_state,
-    'queued'::text AS to_state,
+        CASE
+            WHEN ((accepted.attempt_started_at IS NOT NULL) AND (accepted.worker_id IS NULL)) THEN 'awaiting_client'::text
+            ELSE 'queued'::text
+        END AS to_state,
     'dispatcher'::text AS actor,
     'accepted'::text AS reason,
     NULL::uuid AS attempt_id,
     NULL::json AS details
    FROM ( SELECT open_calls.call_id,
-            open_calls.accepted_at
+            open_calls.accepted_at,
+            open_calls.attempt_started_at,
+            open_calls.worker_id
            FROM toolfleet.open_calls
         UNION ALL
          SELECT finished_calls.call_id,
-            finished_calls.accepted_at
+            finished_calls.accepted_at,
+            finished_calls.attempt_started_at,
+            finished_calls.worker_id
            FROM toolfleet.finished_calls) accepted
 UNION ALL
  SELECT claimed.call_id,
@@ -2753,7 +2781,7 @@ UNION ALL
             ended_attempts.worker_id,
             ended_attempts.attempt_id
            FROM toolfleet.ended_attempts
-          WHERE (NOT ended_attempts.late)
+          WHERE ((NOT ended_attempts.late) AND (ended_attempts.worker_id IS NOT NULL))
         UNION ALL
          SELECT finished_calls.call_id,
             finished_calls.claim_rev,
@@ -2948,7 +2976,7 @@ CREATE TABLE toolfleet.ended_attempts_default (
     attempt_id uuid NOT NULL,
     number integer NOT NULL,
     claim_rev integer,
-    worker_id uuid NOT NULL,
+    worker_id uuid,
     started_at timestamp with time zone NOT NULL,
     finished_at timestamp with time zone DEFAULT now() NOT NULL,
     timeout_ms bigint NOT NULL,
@@ -3315,6 +3343,12 @@ CREATE VIEW toolfleet.slots AS
      LEFT JOIN toolfleet.worker_processes w USING (worker_id))
   WHERE ((o.state = 'running'::toolfleet.call_state) OR ((o.state = 'in_doubt'::toolfleet.call_state) AND (o.attempt_until > now())));
 
+CREATE TABLE toolfleet.token_secret (
+    only_row boolean DEFAULT true NOT NULL,
+    secret bytea DEFAULT (uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())) NOT NULL,
+    CONSTRAINT token_secret_only_row_check CHECK (only_row)
+);
+
 CREATE TABLE toolfleet.tool_retirements (
     tool text NOT NULL,
     version integer NOT NULL,
@@ -3346,6 +3380,25 @@ CREATE VIEW toolfleet.tools AS
           WHERE ((t.tool = v.tool) AND (t.version >= v.version))
           ORDER BY t.version
          LIMIT 1) r ON (true));
+
+CREATE VIEW toolfleet.waiting AS
+ SELECT o.call_id,
+    o.tenant,
+    o.tool,
+    o.tool_version,
+    (o.effect)::text AS effect,
+    o.awaiting,
+    COALESCE(o.attempt_started_at, o.accepted_at) AS since,
+    o.due_at AS until,
+    o.session,
+    o.run,
+        CASE
+            WHEN (v.sensitive IS NULL) THEN o.args
+            ELSE toolfleet.shown(o.args, v.sensitive)
+        END AS args
+   FROM (toolfleet.open_calls o
+     LEFT JOIN toolfleet.tool_versions v ON (((v.tool = o.tool) AND (v.version = o.tool_version))))
+  WHERE (o.state = 'awaiting_client'::toolfleet.call_state);
 
 CREATE VIEW toolfleet.workers AS
  SELECT w.worker_id,
@@ -3398,7 +3451,7 @@ ALTER TABLE ONLY toolfleet.finished_calls
 ALTER TABLE ONLY toolfleet.finished_calls_default
     ADD CONSTRAINT finished_calls_default_pkey PRIMARY KEY (call_id);
 ALTER TABLE toolfleet.finished_calls
-    ADD CONSTRAINT finished_calls_legal_move CHECK (((from_state = ANY ('{queued,running,in_doubt}'::toolfleet.call_state[])) AND (state = ANY ('{succeeded,failed,cancelled,expired}'::toolfleet.call_state[])) AND ((from_state <> 'in_doubt'::toolfleet.call_state) OR (state = ANY ('{succeeded,failed}'::toolfleet.call_state[]))))) NOT VALID;
+    ADD CONSTRAINT finished_calls_legal_move CHECK (((from_state = ANY ('{queued,running,in_doubt,awaiting_client}'::toolfleet.call_state[])) AND (state = ANY ('{succeeded,failed,cancelled,expired}'::toolfleet.call_state[])) AND ((from_state <> 'in_doubt'::toolfleet.call_state) OR (state = ANY ('{succeeded,failed}'::toolfleet.call_state[]))))) NOT VALID;
 ALTER TABLE ONLY toolfleet.fleet
     ADD CONSTRAINT fleet_pkey PRIMARY KEY (only_row);
 ALTER TABLE ONLY toolfleet.idempotency_keys
@@ -3409,6 +3462,8 @@ ALTER TABLE ONLY toolfleet.kept_answers
     ADD CONSTRAINT kept_answers_pkey PRIMARY KEY (key);
 ALTER TABLE ONLY toolfleet.live_controls
     ADD CONSTRAINT live_controls_pkey PRIMARY KEY (control_id);
+ALTER TABLE toolfleet.open_calls
+    ADD CONSTRAINT open_calls_awaiting CHECK (((state = 'awaiting_client'::toolfleet.call_state) = (awaiting IS NOT NULL))) NOT VALID;
 ALTER TABLE ONLY toolfleet.open_calls
     ADD CONSTRAINT open_calls_pkey PRIMARY KEY (call_id);
 ALTER TABLE ONLY toolfleet.open_counts
@@ -3425,6 +3480,8 @@ ALTER TABLE ONLY toolfleet.timeout_changes
     ADD CONSTRAINT timeout_changes_pkey PRIMARY KEY (tool, version, at);
 ALTER TABLE ONLY toolfleet.timeout_looks
     ADD CONSTRAINT timeout_looks_pkey PRIMARY KEY (tool, version);
+ALTER TABLE ONLY toolfleet.token_secret
+    ADD CONSTRAINT token_secret_pkey PRIMARY KEY (only_row);
 ALTER TABLE ONLY toolfleet.tool_retirements
     ADD CONSTRAINT tool_retirements_pkey PRIMARY KEY (tool, version);
 ALTER TABLE ONLY toolfleet.tool_retirements
@@ -3498,7 +3555,7 @@ CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.ended_attempts F
 
 CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.finished_calls FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_history();
 
-CREATE TRIGGER legal_moves AFTER UPDATE ON toolfleet.open_calls FOR EACH ROW WHEN (((old.state <> new.state) AND ((old.state <> ALL ('{queued,running}'::toolfleet.call_state[])) OR (new.state <> ALL ('{queued,running,in_doubt}'::toolfleet.call_state[]))))) EXECUTE FUNCTION toolfleet.refuse_illegal_move();
+CREATE TRIGGER legal_moves AFTER UPDATE ON toolfleet.open_calls FOR EACH ROW WHEN (((old.state <> new.state) AND ((old.state <> ALL ('{queued,running,awaiting_client}'::toolfleet.call_state[])) OR (new.state <> ALL ('{queued,running,in_doubt}'::toolfleet.call_state[])) OR ((old.state = 'awaiting_client'::toolfleet.call_state) AND (new.state <> 'in_doubt'::toolfleet.call_state))))) EXECUTE FUNCTION toolfleet.refuse_illegal_move();
 
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.call_marks FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 

@@ -138,7 +138,10 @@ BEGIN
         ('marks',            NULL, 'SELECT', 'or'),
         ('abandoned',        NULL, 'SELECT', 'or'),
         ('retries_under_way', NULL, 'SELECT', 'or'),
-        ('workers',          NULL, 'SELECT', 'or')
+        ('workers',          NULL, 'SELECT', 'or'),
+        -- Calls that wait, and the secret of the tokens with which they are answered: whoever reads it can answer any of them.
+        ('waiting',          NULL, 'SELECT', 'or'),
+        ('token_secret',     NULL, 'SELECT', 'd')
         ) AS tables (what, columns, privilege, whom)
     LOOP
         IF one.columns = 'all but done_secret' THEN

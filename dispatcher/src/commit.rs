@@ -4,17 +4,15 @@ use std::{sync::Arc, time::Duration};
 
 use fleet::{
     bus::events::Events,
-    call::State,
     checkpoint::{Checkpoint, reached},
-    ids::{CallId, DispatcherId},
-    store::accept::{AcceptedAt, NewCall, NewKey},
+    ids::{AttemptId, CallId, DispatcherId},
+    store::accept::{AcceptedAt, HandOver, NewCall, NewKey},
     telemetry::{
         metrics,
         spans::{self, Step},
         trace,
     },
     wire::{
-        envelope::Accepted,
         event::{Event, Happening},
         headers::Prefer,
         proof::DoneSecret,
@@ -28,7 +26,7 @@ use crate::{
     answer::{Answer, bytes_max},
     check::{Checked, Submission},
     door::Door,
-    key,
+    hand_over, key,
     meter::Permit,
     pending::{Holder, PendingAccept, Told},
     publish::publish,
@@ -118,6 +116,11 @@ async fn committed(
 ) -> Answer {
     reached(Checkpoint::Committed);
     tell_accepted(&door.events, call, &at);
+    if let Some(awaits) = hand_over::awaited(door, call, at) {
+        // Whoever waits for the call is the one who has to do it.
+        hand_over::tell(door, call, at, &awaits);
+        return Answer::accepted(&hand_over::accepted(call, at, Some(awaits)));
+    }
     let (left, committed) = (call.lasts(at), Instant::now());
     // A caller that waits this long has a timer of its own.
     let waits_longer = |until: Instant| until > committed + left;
@@ -148,7 +151,7 @@ async fn committed(
             return answer;
         }
     }
-    Answer::accepted(&accepted(call, at))
+    Answer::accepted(&hand_over::accepted(call, at, None))
 }
 
 /// Counts the call, and tells the followers of its session.
@@ -192,6 +195,10 @@ pub(crate) fn new_call(
         effect: manifest.effect,
         queue: manifest.queue.clone(),
         priority: headers.priority,
+        hand_over: manifest.is_run_by_client().then(|| HandOver {
+            attempt: AttemptId::generate(),
+            timeout_ms: millis(manifest.timeout.longest()),
+        }),
         held: admission.is_held(),
         line: admission.line.clone(),
         key: key.map(|hash| NewKey {
@@ -232,15 +239,4 @@ pub(crate) fn key_of(submission: &Submission, checked: &Checked) -> Option<[u8; 
         submission.headers.key.as_ref(),
         &checked.arguments.hash,
     )
-}
-
-/// The answer to a new call whose caller does not wait for it.
-pub(crate) fn accepted(call: &NewCall, at: AcceptedAt) -> Accepted {
-    Accepted {
-        call_id: call.call_id,
-        tool: call.tool.to_string(),
-        state: State::Queued,
-        replayed: false,
-        accepted_at: at.accepted_at,
-    }
 }

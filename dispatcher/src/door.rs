@@ -4,7 +4,11 @@ use fleet::{
     bus::{connect::Bus, events::Events, publish::Publisher},
     ids::DispatcherId,
     registry::Registry,
-    store::{PgPool, ledger::Accepting},
+    store::{
+        PgPool,
+        ledger::{Accepting, Completing},
+    },
+    wire::token::TokenSecret,
 };
 
 use crate::{
@@ -21,6 +25,8 @@ pub(crate) struct Door {
     pub(crate) pool: PgPool,
     pub(crate) registry: Registry,
     pub(crate) accepting: Accepting,
+    pub(crate) completing: Completing,
+    pub(crate) tokens: TokenSecret,
     pub(crate) quota: Quota,
     pub(crate) publisher: Publisher,
     pub(crate) events: Events,

@@ -5,8 +5,8 @@ use std::pin::Pin;
 use fleet::wire::subjects::Subjects;
 
 use crate::{
-    accept, answer::Answer, batch, cancel, control, door::Door, get, listing, rates::Sender,
-    refusal::Refusal, request::Request, settle, slots::RequestPermit,
+    accept, answer::Answer, batch, cancel, control, door::Door, get, listing, output,
+    rates::Sender, refusal::Refusal, request::Request, settle, slots::RequestPermit,
 };
 
 /// A verb of the door, and its subject.
@@ -36,7 +36,7 @@ enum Handler {
 type Answering<'a> = Pin<Box<dyn Future<Output = Result<Answer, Refusal>> + Send + 'a>>;
 
 /// All of them.
-pub(crate) static ENDPOINTS: [Endpoint; 8] = [
+pub(crate) static ENDPOINTS: [Endpoint; 9] = [
     Endpoint {
         name: "call",
         subject: Subjects::call_endpoint,
@@ -74,6 +74,13 @@ pub(crate) static ENDPOINTS: [Endpoint; 8] = [
         more_at_once: 0,
         of_operators: true,
         handler: Handler::One(|door, request| Box::pin(cancel::cancel(door, request))),
+    },
+    Endpoint {
+        name: "output",
+        subject: Subjects::output_endpoint,
+        more_at_once: 0,
+        of_operators: true,
+        handler: Handler::One(|door, request| Box::pin(output::output(door, request))),
     },
     Endpoint {
         name: "admin-settle",
@@ -149,6 +156,7 @@ mod tests {
             [
                 "get",
                 "cancel",
+                "output",
                 "admin-settle",
                 "admin-control",
                 "admin-control-all"

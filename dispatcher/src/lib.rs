@@ -6,10 +6,10 @@
 //!   bound what a tenant sends, `slots` the requests in hand, and share them among tenants; `endpoints` is the table of verbs, `door` the data that all of them work on;
 //! - `accept` is the verb `call`: `check` checks it, and `arguments` what its tool gets, `admission` decides whether the call comes in and whether it
 //!   waits (by `repeats`, which `repetition` counts, `quota`, `running` and `meter`), `commit` writes its row (`key` hashes its key, `pending` reads the ledger's reply),
-//!   `publish` rings the bell, `replay` answers for calls that exist already;
+//!   `publish` rings the bell, `hand_over` tells who has to run it where no worker does, `replay` answers for calls that exist already;
 //! - `waiters` are the callers that wait, `expiry` knows which calls expire soon, `answer` and `refusal` are what callers get,
 //!   `respond` sends it;
-//! - the other verbs: `batch` brings many calls to the same door, `get`, `listing`, `cancel`, `settle` and `control` read a short
+//! - the other verbs: `batch` brings many calls to the same door, `get`, `listing`, `cancel`, `settle`, `output` and `control` read a short
 //!   `form`; `news` publishes what they decide;
 //! - `sweep` runs beside all of this and finds what was lost.
 
@@ -51,6 +51,7 @@ mod starts;
 mod waiters;
 
 mod expiry;
+mod hand_over;
 
 mod answer;
 mod refusal;
@@ -65,6 +66,7 @@ mod listing;
 
 mod cancel;
 mod control;
+mod output;
 mod settle;
 
 mod news;

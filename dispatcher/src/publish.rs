@@ -26,6 +26,9 @@ pub(crate) async fn publish_together(door: &Door, calls: Vec<Committed>) {
 
 /// Publishes a call's pointer; if it is lost, the sweep finds the call. A held call is published when its turn comes.
 pub(crate) async fn publish(door: &Door, call: &NewCall, permit: Option<Permit>) {
+    if call.awaits().is_some() {
+        return;
+    }
     let Some(permit) = permit else {
         door.running.call_is_held(&call.line, &call.tenant);
         return door.meter.call_is_held(&call.line);

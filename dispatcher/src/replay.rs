@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fleet::{
+    call::State,
     ids::{CallId, Label},
     store::{
         PgPool,
@@ -19,7 +20,7 @@ use crate::{
     answer::{Answer, bytes_max},
     check::Submission,
     door::Door,
-    news,
+    hand_over, news,
     refusal::Refusal,
 };
 
@@ -99,7 +100,14 @@ pub(crate) async fn replay(
     let (call, tenant) = (found.call_id, &submission.tenant);
     match submission.headers.prefer {
         Prefer::RespondAsync => as_it_stands(door, call, tenant, true).await,
-        Prefer::Wait(wait) => wait_for(door, call, tenant, wait, true).await,
+        Prefer::Wait(wait) => {
+            let row = find(door, call, tenant).await?;
+            // Its caller is the one who has to do it.
+            if row.state() == State::AwaitingClient {
+                return Ok(hand_over::standing(door, &row, true));
+            }
+            wait_for(door, call, tenant, wait, true).await
+        }
     }
 }
 
@@ -149,12 +157,12 @@ pub(crate) async fn as_it_stands(
         .map_err(|error| Refusal::unreadable(&error))?
     {
         Some(envelope) => Ok(Answer::result(envelope, bytes_max(&door.bus), row.language)),
-        None => Ok(Answer::accepted(&row.accepted(replayed))),
+        None => Ok(hand_over::standing(door, &row, replayed)),
     }
 }
 
 /// The call, if it is this tenant's. Another tenant's call is answered exactly like one that does not exist.
-async fn find(door: &Door, call: CallId, tenant: &Label) -> Result<CallRow, Refusal> {
+pub(crate) async fn find(door: &Door, call: CallId, tenant: &Label) -> Result<CallRow, Refusal> {
     let row = read::find_of(&door.pool, tenant, call)
         .await
         .map_err(|error| Refusal::unreadable(&error))?;

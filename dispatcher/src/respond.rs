@@ -73,7 +73,10 @@ async fn send(
 const fn service_code(code: Code) -> u16 {
     match code {
         Code::UnknownTool | Code::UnknownToolVersion | Code::NotFound => 404,
-        Code::IdempotencyKeyReused | Code::Conflict | Code::WorkerNotFenced => 409,
+        Code::IdempotencyKeyReused
+        | Code::Conflict
+        | Code::AlreadyTerminal
+        | Code::WorkerNotFenced => 409,
         Code::ToolRetired => 410,
         Code::PayloadTooLarge => 413,
         Code::QuotaExceeded | Code::RateLimited | Code::RepeatedFailure => 429,

@@ -19,6 +19,7 @@ use fleet::{
         release,
         rights::Duty,
         session::Postgres,
+        tokens,
     },
 };
 use futures_util::FutureExt;
@@ -85,10 +86,11 @@ impl Started {
     ) -> Result<Self, RunError> {
         let Joined {
             postgres,
-            connection,
+            mut connection,
             bus,
             prefix,
         } = joined;
+        let tokens = tokens::secret(&mut connection).await?;
         drop(connection);
         let mut started = Self {
             bus: bus.clone(),
@@ -126,6 +128,8 @@ impl Started {
             ),
             replies: config.replies.clone(),
             accepting: Accepting::start(&postgres, &mut started.lanes),
+            completing: Completing::start(&postgres, &mut started.lanes),
+            tokens,
             quota: Quota::new(config.limits(), pool.clone()),
             events: Events::start(&bus, &mut started.lanes),
             waiters: Waiters::new(expiry.clone()),
@@ -150,7 +154,7 @@ impl Started {
             events: door.events.clone(),
             registry: door.registry.clone(),
             dispatcher: door.dispatcher,
-            completing: Completing::start(&postgres, &mut started.lanes),
+            completing: door.completing.clone(),
             postgres: postgres.clone(),
             prefix,
             history_days: (config.history_days > 0).then_some(config.history_days),

@@ -55,6 +55,46 @@ pub struct Settling<'a> {
     pub by_time_only: bool,
 }
 
+/// What the program of a caller says of a call that it was handed.
+#[derive(Debug, Clone, Serialize)]
+pub struct HandedIn<'a> {
+    /// The call.
+    pub call_id: CallId,
+    /// The token that came with it; a secret.
+    pub token: &'a str,
+    /// What came of it.
+    #[serde(flatten)]
+    pub answer: ClientOutput<'a>,
+}
+
+/// What came of a call that the program of a caller ran.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+pub enum ClientOutput<'a> {
+    /// It did what was asked.
+    Did {
+        /// The result, any JSON.
+        result: Box<RawValue>,
+    },
+    /// It failed.
+    Failed {
+        /// What went wrong.
+        error: ClientFailure<'a>,
+        /// Whether it is certain that nothing was done.
+        not_done: bool,
+    },
+}
+
+/// What went wrong, in the words of the caller's program.
+#[derive(Debug, Clone, Serialize)]
+pub struct ClientFailure<'a> {
+    /// For a model; not empty.
+    pub message: &'a str,
+    /// A word for programs, of 1 to 64 characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<&'a str>,
+}
+
 #[derive(Serialize)]
 struct Look {
     call_id: CallId,
@@ -164,6 +204,21 @@ impl FleetClient {
         };
         let subject = self.subjects().cancel(tenant);
         self.ask(Question::new(subject, body(&taking_back))).await
+    }
+
+    /// Hands in what came of a call that the caller's own program runs; the answer is the envelope of the call, or a refusal. Safe to
+    /// repeat: the same answer is recognised.
+    ///
+    /// # Errors
+    ///
+    /// [`FleetClient::ask`].
+    pub async fn output(
+        &self,
+        tenant: &Label,
+        handed_in: &HandedIn<'_>,
+    ) -> Result<Answer, AskError> {
+        let subject = self.subjects().output(tenant);
+        self.ask(Question::new(subject, body(handed_in))).await
     }
 
     /// Records what a call in doubt turned out to be. Safe to repeat: the same finding is recognised.

@@ -11,7 +11,7 @@
 //! inbox       one subscription for the answers to all requests of a client
 //! waiting     the requests that wait for an answer
 //! client      sends a question
-//! calls       submit, get, wait, cancel, settle, tools: an endpoint each
+//! calls       submit, get, wait, cancel, output, settle, tools: an endpoint each
 //! batch       many calls in one request
 //! rounds      a batch sent until each of its calls has an answer
 //! follow      the events of a session

@@ -39,7 +39,7 @@ words! {
         Running = "running",
         /// The effect may have happened and nothing proves it either way.
         InDoubt = "in_doubt",
-        /// Reserved: no move reaches it yet.
+        /// Waiting for somebody outside the fleet; see [`Awaiting`].
         AwaitingClient = "awaiting_client",
         /// Worked, or was settled as applied.
         Succeeded = "succeeded",
@@ -64,6 +64,14 @@ impl State {
     /// Whether a caller that waits "until it is decided" gets its answer.
     pub const fn answers_waiters(self) -> bool {
         self.is_terminal() || matches!(self, Self::InDoubt)
+    }
+}
+
+words! {
+    /// For whom a call waits that is `awaiting_client`.
+    Awaiting {
+        /// For the program of its caller, which runs the tool.
+        Client = "client",
     }
 }
 
@@ -100,6 +108,8 @@ words! {
         Error = "error",
         /// From the person or the probe that settled the doubt.
         Settled = "settled",
+        /// From the program of the caller, which ran the tool.
+        Client = "client",
     }
 }
 

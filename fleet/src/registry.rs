@@ -177,12 +177,13 @@ impl Registry {
         newest.manifest.breaker.is_some() && newest.manifest.executor.target() == target
     }
 
-    /// The queues of every version: a call stays with the version it was accepted with.
+    /// The queues of every version that workers run: a call stays with the version it was accepted with.
     pub fn queues(&self) -> BTreeSet<QueueName> {
         self.read(|known| {
             let versions = known.tools.values();
             let versions = versions.flat_map(|versions| versions.by_number.values());
-            versions.map(|tool| tool.manifest.queue.clone()).collect()
+            let run = versions.filter(|tool| !tool.manifest.is_run_by_client());
+            run.map(|tool| tool.manifest.queue.clone()).collect()
         })
     }
 

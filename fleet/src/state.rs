@@ -3,11 +3,17 @@
 //! ```text
 //!             accept              claim
 //!  (nothing) ───────▶ queued ─────────────▶ running ──────────────▶ succeeded / failed
-//!                      │  ▲                   │  │
-//!        expire, cancel│  └── again, lost ────┘  └── doubt, lost ──▶ in_doubt ──▶ succeeded / failed
-//!                      ▼                                                        (settled, or the same
-//!               expired / cancelled / failed                                     attempt answers late)
+//!         │            │  ▲                   │  │
+//!         │expire,cancel  └── again, lost ────┘  └── doubt, lost ──▶ in_doubt ──▶ succeeded / failed
+//!         │            ▼                                                ▲       (settled, or the same
+//!         │     expired / cancelled / failed                            │        attempt answers late)
+//!         │                                  silent, cancel, lost: write│
+//!         └────▶ awaiting_client ───────────────────────────────────────┘
+//!                      │ answer: succeeded / failed; silent, cancel: a read is expired / cancelled
 //! ```
+//!
+//! A call of a tool that its caller's program runs is handed out when it is accepted, once and never again: a write of which
+//! nothing is heard is in doubt.
 //!
 //! A doubt that a person abandons is `failed` too: nobody will ever know its effect, and nothing else follows from it.
 //!
@@ -63,6 +69,15 @@ pub const fn next(state: State, event: Move) -> Result<State, IllegalMove> {
     use State::{AwaitingClient, Cancelled, Expired, Failed, InDoubt, Queued, Running, Succeeded};
     let illegal = Err(IllegalMove { state, event });
     match state {
+        // It was handed out: what is heard of it decides, and silence about a write proves nothing.
+        AwaitingClient => match event {
+            Succeed => Ok(Succeeded),
+            Fail => Ok(Failed),
+            Doubt | Quarantine => Ok(InDoubt),
+            Expire => Ok(Expired),
+            Cancel => Ok(Cancelled),
+            Claim | Again => illegal,
+        },
         Queued => match event {
             Claim => Ok(Running),
             // A cached answer or an open breaker ends a call that never ran.
@@ -89,7 +104,7 @@ pub const fn next(state: State, event: Move) -> Result<State, IllegalMove> {
             Fail => Ok(Failed),
             Claim | Again | Doubt | Expire | Cancel | Quarantine => illegal,
         },
-        AwaitingClient | Succeeded | Failed | Cancelled | Expired => illegal,
+        Succeeded | Failed | Cancelled | Expired => illegal,
     }
 }
 
@@ -161,6 +176,12 @@ mod tests {
                 "running --quarantine--> in_doubt",
                 "in_doubt --succeed--> succeeded",
                 "in_doubt --fail--> failed",
+                "awaiting_client --doubt--> in_doubt",
+                "awaiting_client --succeed--> succeeded",
+                "awaiting_client --fail--> failed",
+                "awaiting_client --expire--> expired",
+                "awaiting_client --cancel--> cancelled",
+                "awaiting_client --quarantine--> in_doubt",
             ]
         );
     }

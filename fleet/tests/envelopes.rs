@@ -352,6 +352,14 @@ fn envelope(code: Code, language: Language) -> Envelope {
             &elsewhere("the call is not in doubt", "这次调用不处于存疑状态", &[]),
             Some(json!({"state": "running", "decided_by": null, "decided_at": null})),
         ),
+        Code::AlreadyTerminal => unchanged(
+            &elsewhere(
+                "the call is over, and not by an answer of yours: it is {state}",
+                "这次调用已经结束，但不是由你的结果决定的：状态是 {state}",
+                &[("{state}", "expired")],
+            ),
+            Some(json!({"state": "expired"})),
+        ),
         Code::WorkerNotFenced => unchanged(
             &elsewhere(
                 "that it was not applied cannot be known while the worker that ran it, or a process of it, may still act; prove the worker gone, or decide by_time_only",

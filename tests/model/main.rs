@@ -1,7 +1,8 @@
 //! The protocol, looked at in full: every order of every step, with every fault at every moment.
 //!
 //! Read `state` (what there is), `actions` (what can happen), `ledger`, `worker` and `rulings` (what it does), `properties`
-//! (what is promised). `held` is a second model, of calls that wait for each other; `breaker` a third, of a breaker. `docs/model.md` says what this proves, what it does not, and how to read a counterexample.
+//! (what is promised). `held` is a second model, of calls that wait for each other; `breaker` a third, of a breaker; `waits` one of a call
+//! that its caller's program runs. `docs/model.md` says what this proves, what it does not, and how to read a counterexample.
 
 #![expect(
     clippy::print_stdout,
@@ -22,6 +23,7 @@ mod report;
 mod rules;
 mod rulings;
 mod state;
+mod waits;
 mod worker;
 
 use std::time::Instant;

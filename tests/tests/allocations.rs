@@ -231,6 +231,7 @@ fn new_call() -> NewCall {
         effect: Effect::Once,
         queue: "default".parse().unwrap(),
         priority: Priority::Normal,
+        hand_over: None,
         line: "default".parse().unwrap(),
         held: false,
         key: Some(NewKey {

@@ -116,7 +116,7 @@ async fn why_not(worker: &WorkerProcess, call: CallId) -> Skip {
             CallState::Queued { .. } => Skip::NotYet,
             CallState::Running { .. }
             | CallState::InDoubt(_)
-            | CallState::AwaitingClient
+            | CallState::Awaiting(_)
             | CallState::Ended(_) => Skip::NotQueued(row.state()),
         },
         Ok(None) => Skip::Gone,

@@ -271,9 +271,7 @@ fn place(row: Option<CallRow>, attempt: AttemptId, actor: &str, known: Known) ->
         },
         // The sweep and operators end calls too; the row still names its last attempt then.
         CallState::Ended(ended) if ended.by == actor => Place::Ended(Box::new(row)),
-        CallState::Ended(_) | CallState::Queued { .. } | CallState::AwaitingClient => {
-            Place::Elsewhere
-        }
+        CallState::Ended(_) | CallState::Queued { .. } | CallState::Awaiting(_) => Place::Elsewhere,
     }
 }
 

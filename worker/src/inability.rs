@@ -58,7 +58,7 @@ fn found(worker: &WorkerProcess, queues: &[QueueName]) -> Vec<Inability> {
         .all_current()
         .iter()
         .map(|tool| &tool.manifest)
-        .filter(|manifest| queues.contains(&manifest.queue))
+        .filter(|manifest| queues.contains(&manifest.queue) && !manifest.is_run_by_client())
         .filter_map(|manifest| {
             Some(Inability {
                 tool: manifest.name.clone(),

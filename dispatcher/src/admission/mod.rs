@@ -64,6 +64,19 @@ pub(crate) async fn admit(
         Ok(admitted) => (admitted, None),
         Err(none) => (Admitted::default(), Some(none)),
     };
+    if tool.is_run_by_client() {
+        comes_in(&Facts {
+            no_quota,
+            ..Facts::default()
+        })?;
+        return Ok(Admission {
+            line: Line::Queue(tool.queue.clone()),
+            held: None,
+            permit: None,
+            quota,
+            running: Admitted::default(),
+        });
+    }
     let shares_slots = door.running.most().is_some();
     // Who is answered needs nothing of the target; the gate holds the others.
     let shut = match answered::may_be(door, submission, tool) {

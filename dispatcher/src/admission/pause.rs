@@ -73,7 +73,11 @@ impl Paused {
         let pause = controls.pause_of_new(&call, now)?;
         Some(Self {
             id: pause.id,
-            mode: pause.mode,
+            // What no worker runs cannot be held: it is handed out when it is accepted.
+            mode: match tool.manifest.is_run_by_client() {
+                true => PauseMode::Refuse,
+                false => pause.mode,
+            },
             told: pause.told.clone(),
             left: pause
                 .until

@@ -44,8 +44,9 @@ use crate::{
     answer::{Answer, bytes_max},
     arguments::{SHORT, aside},
     check::{self, Submission, TurnedAway},
-    commit::{ACCEPTS_MAX, accepted, key_of, new_call, tell_accepted},
+    commit::{ACCEPTS_MAX, key_of, new_call, tell_accepted},
     door::Door,
+    hand_over,
     pending::{Holder, PendingAccept, Told},
     publish::{Committed, publish_together},
     refusal::{self, Refusal},
@@ -364,9 +365,19 @@ impl<'a> Batch<'a> {
     /// A call is in the ledger: tells its followers, remembers when its time is over, and answers with its id.
     fn committed(&mut self, place: usize, mut sent: PendingAccept, at: AcceptedAt) -> Committed {
         tell_accepted(&self.door.events, &sent.call, &at);
-        let left = sent.call.lasts(at);
-        self.door.expiry.remember(sent.call.call_id, left);
-        let accepted = accepted(&sent.call, at);
+        let mut awaits = hand_over::awaited(self.door, &sent.call, at);
+        match &mut awaits {
+            Some(awaits) => {
+                hand_over::tell(self.door, &sent.call, at, awaits);
+                // Who asks for many knows how much an answer may carry; `get` has them.
+                awaits.args = None;
+            }
+            None => {
+                let left = sent.call.lasts(at);
+                self.door.expiry.remember(sent.call.call_id, left);
+            }
+        }
+        let accepted = hand_over::accepted(&sent.call, at, awaits);
         self.outcomes[place] = Some(Outcome::Accepted(accepted));
         let permit = sent.take_permit();
         (sent.call, permit)

@@ -72,6 +72,8 @@ async fn door_and_server() -> (Door, JoinSet<()>, JoinSet<()>) {
     let door = Door {
         registry: Registry::default(),
         accepting: Accepting::start(&postgres, &mut tasks),
+        completing: Completing::start(&postgres, &mut tasks),
+        tokens: TokenSecret::new(b"a secret"),
         quota: Quota::new(limits, pool.clone()),
         publisher,
         events: Events::start(&bus, &mut tasks),

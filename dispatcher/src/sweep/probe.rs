@@ -226,9 +226,9 @@ impl Sweep {
     ) -> Result<(Arc<Tool>, String, Arguments), String> {
         let tool = self.registry.current(&spec.tool);
         let tool = tool.ok_or_else(|| format!("the probe's tool {} is not there", spec.tool))?;
-        if tool.manifest.effect != Effect::Read {
+        if tool.manifest.effect != Effect::Read || tool.manifest.is_run_by_client() {
             return Err(format!(
-                "the probe's tool {} is no read any more",
+                "the probe's tool {} is no read that workers run any more",
                 spec.tool
             ));
         }

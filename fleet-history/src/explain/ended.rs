@@ -52,7 +52,11 @@ fn end(facts: &Facts, history: &EndedFacts) -> Explanation {
 fn succeeded(facts: &Facts, history: &EndedFacts) -> Explanation {
     let at = instant(facts.last.at);
     let attempt = history.attempt.as_ref().map_or_else(String::new, |last| {
-        format!(", in attempt {}{}", last.number, on(last))
+        if facts.last.actor == CLIENT {
+            ", by the answer of its caller's program".to_owned()
+        } else {
+            format!(", in attempt {}{}", last.number, on(last))
+        }
     });
     // It was carried out, and its answer cannot be used as it is.
     let flaw = facts
@@ -74,6 +78,10 @@ fn succeeded(facts: &Facts, history: &EndedFacts) -> Explanation {
     )
 }
 
+/// The author in the history of what callers' programs hand in.
+const CLIENT: &str = "client";
+/// The reason in the history for a call whose caller's program did not answer.
+const CLIENT_SILENT: &str = "client_silent";
 /// The reason in the history for an end with a kept answer.
 const ANSWERED: &str = "answered_from_the_cache";
 
@@ -157,6 +165,19 @@ fn taken_back(facts: &Facts, history: &EndedFacts) -> String {
 fn expired(facts: &Facts, history: &EndedFacts) -> Explanation {
     let queue = &facts.queue;
     let ended = facts.last.at;
+    if facts.last.reason == CLIENT_SILENT {
+        return because(
+            CLIENT_SILENT,
+            format!(
+                "the program of its caller had it from {} and had not answered by {}",
+                instant(facts.accepted_at),
+                instant(ended)
+            ),
+            format!(
+                "see whether that program runs, and whether the timeout of its tool is long enough; then {AGAIN}"
+            ),
+        );
+    }
     // Only a call that never began can wait too long for its first attempt, and then it ends before its deadline.
     let over = if ended < facts.deadline_at {
         format!(

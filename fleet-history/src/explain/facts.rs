@@ -214,6 +214,9 @@ pub(crate) struct Doubt {
     #[serde(default)]
     pub(crate) cause: Option<Cause>,
     pub(crate) worker_fenced: bool,
+    /// Whether the program of its caller has it, or had it, and no worker.
+    #[serde(default)]
+    pub(crate) by_client: bool,
     pub(crate) quarantined: bool,
     #[serde(with = "time::serde::rfc3339::option")]
     pub(crate) attempt_until: Option<OffsetDateTime>,

@@ -83,13 +83,15 @@ SELECT row_to_json(f)::text FROM (
                 ORDER BY beat_at DESC, worker_id LIMIT 1000) w) AS workers,
            (SELECT row_to_json(a) FROM (
                 SELECT a.number, a.worker, a.started_at,
-                       a.started_at + make_interval(secs => a.timeout_ms / 1000.0) AS until,
+                       least(a.started_at + make_interval(secs => a.timeout_ms / 1000.0),
+                             CASE WHEN c.awaiting IS NOT NULL THEN c.deadline_at END) AS until,
                        w.state AS worker_state,
                        extract(epoch FROM now() - w.beat_at)::float8 AS worker_silent_s
                 FROM toolfleet.attempts a LEFT JOIN toolfleet.workers w USING (worker_id)
                 WHERE a.call_id = $1 AND a.finished_at IS NULL LIMIT 1) a) AS attempt,
            (SELECT row_to_json(d) FROM (
-                SELECT since, why, worker_fenced, quarantined, attempt_until, probes, probe_state,
+                -- An attempt without a worker is one by the caller's own program.
+                SELECT since, why, worker_fenced, attempt_id IS NOT NULL AND worker IS NULL AS by_client, quarantined, attempt_until, probes, probe_state,
                        next_probe_at,
                        CASE WHEN error->'details'->'cause' IS NOT NULL THEN json_build_object(
                            'message', error->'details'->'cause'->>'message',

@@ -1,8 +1,8 @@
 //! **Why is this call not running, or not finished, and how did it end?** One reason, the first that holds, from what the
 //! views say of it.
 //!
-//! `look` reads the views into `facts`. `waiting` has the reasons of a call without an attempt, `running` of a call with one,
-//! `ended` of a call that is over, and `dealt` what was done about it since; `explanation` is the result.
+//! `look` reads the views into `facts`. `waiting` has the reasons of a call without an attempt, `running` of a call with one, `awaiting`
+//! of one that its caller's program has, `ended` of a call that is over, and `dealt` what was done about it since; `explanation` is the result.
 
 mod facts;
 
@@ -16,12 +16,13 @@ mod waiting;
 
 mod running;
 
+mod awaiting;
+
 mod dealt;
 mod ended;
 
 use fleet::call::State;
 
-use self::explanation::because;
 pub use self::{explanation::Explanation, facts::Facts, look::facts};
 
 /// The one reason.
@@ -30,7 +31,7 @@ pub fn explain(facts: &Facts) -> Explanation {
         State::Queued => waiting::queued(facts),
         State::Running => running::running(facts),
         State::InDoubt => running::in_doubt(facts),
-        State::AwaitingClient => because("awaiting_client", "it waits for its caller", "wait"),
+        State::AwaitingClient => awaiting::client(facts),
         State::Succeeded | State::Failed | State::Cancelled | State::Expired => ended::ended(facts),
     }
 }

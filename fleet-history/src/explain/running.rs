@@ -3,6 +3,7 @@
 use fleet::lease::LEASE;
 
 use super::{
+    awaiting::whose,
     explanation::{Explanation, because},
     facts::{Cause, Facts, is_late},
 };
@@ -99,11 +100,7 @@ pub(super) fn in_doubt(facts: &Facts) -> Explanation {
         );
     }
     let acts = doubt.attempt_until.filter(|until| *until > facts.now);
-    // The command settles calls of the tenant `default` where it is told of no other.
-    let whose = match facts.tenant.as_str() {
-        "default" => String::new(),
-        tenant => format!(" --tenant {tenant}"),
-    };
+    let whose = whose(facts);
     let settle = format!(
         "toolfleet calls settle {}{whose} --outcome applied|not_applied --note HOW-YOU-KNOW",
         facts.call_id
@@ -126,6 +123,18 @@ pub(super) fn in_doubt(facts: &Facts) -> Explanation {
             "in_doubt_quarantined",
             format!("{what}; Postgres lost writes, so which attempts there were cannot be known"),
             format!("{look}; that it was not applied you can only decide --by-time-only"),
+        );
+    }
+    if doubt.by_client {
+        return because(
+            "in_doubt_client",
+            format!(
+                "{what}; the program of its caller had it, and nobody can prove that it does not act any more"
+            ),
+            format!(
+                "{look}; what that program still hands in settles it, too (docs/client-tools.md); that it was not applied a person can \
+                 only decide --by-time-only"
+            ),
         );
     }
     if !doubt.worker_fenced {

@@ -39,14 +39,14 @@ pub(super) fn merge(into: &mut Value, change: &Value) {
     }
 }
 
-fn attempt(change: &Value) -> Value {
+pub(super) fn attempt(change: &Value) -> Value {
     let mut attempt = json!({"number": 1, "worker": "worker-1", "started_at": "2026-11-20T12:00:01Z",
         "until": "2026-11-20T12:00:31Z", "worker_state": "live"});
     merge(&mut attempt, change);
     json!({"state": "running", "attempts": 1, "attempt": attempt})
 }
 
-fn doubt(change: &Value) -> Value {
+pub(super) fn doubt(change: &Value) -> Value {
     let mut doubt = json!({"since": "2026-11-20T12:00:05Z", "why": "timeout", "worker_fenced": true,
         "quarantined": false, "attempt_until": "2026-11-20T12:00:06Z", "probes": 0, "probe_state": null,
         "next_probe_at": "2026-11-20T12:00:06Z"});

@@ -18,6 +18,8 @@ words! {
         Decided = "decided",
         /// The caller was told.
         Answered = "answered",
+        /// What the caller's own program handed in is recorded; neither it nor anybody who waits was told.
+        OutputTaken = "output_taken",
 
         // A worker takes it.
         /// The message is here; nothing was looked at.
@@ -104,7 +106,8 @@ impl Checkpoint {
             | Self::Committed
             | Self::Published
             | Self::Decided
-            | Self::Answered => Role::Dispatcher,
+            | Self::Answered
+            | Self::OutputTaken => Role::Dispatcher,
             Self::Delivered
             | Self::Skipped
             | Self::Looked
@@ -168,6 +171,7 @@ impl Checkpoint {
             | Self::Published
             | Self::Decided
             | Self::Answered
+            | Self::OutputTaken
             | Self::Delivered
             | Self::Skipped
             | Self::Looked

@@ -50,16 +50,59 @@ pub enum Fact<'a> {
         /// Whether only its wait for the first attempt was too long.
         waited_too_long: bool,
     },
+    /// It was handed to the program of its caller, and this is that program's answer; the call waits for it, or is in doubt for
+    /// lack of it.
+    Submitted(State, &'a ClientAnswer),
+    /// It was handed to the program of its caller, which has not answered in its time.
+    ClientSilent,
     /// It is queued, and its caller cancels it. Decided by `toolfleet.cancel`.
     Withdrawn {
         /// How many attempts were made.
         attempts: i32,
     },
+    /// It was handed to the program of its caller, and is cancelled before that has answered. Decided by `toolfleet.cancel`.
+    TakenFromClient,
     /// It is in doubt, and a person or a probe found out whether the effect happened. Decided by `toolfleet.settle`.
     Settled {
         /// What was found: it happened, it did not, or nobody will ever know.
         found: Found,
     },
+}
+
+/// What the program of a caller says of a call that it was handed.
+#[derive(Debug, Clone)]
+pub enum ClientAnswer {
+    /// It did what was asked, with this result, JSON text.
+    Did(String),
+    /// It failed.
+    Failed {
+        /// In its own words.
+        failure: ToolFailure,
+        /// Whether it says that nothing was done.
+        not_done: bool,
+    },
+}
+
+impl ClientAnswer {
+    /// The same as the outcome of an attempt.
+    pub const fn word(&self) -> OutcomeWord {
+        match self {
+            Self::Did(_) => OutcomeWord::Applied,
+            Self::Failed { not_done: true, .. } => OutcomeWord::DefiniteFailure,
+            // A failure is no proof: a command may have changed half of what it was to change.
+            Self::Failed {
+                not_done: false, ..
+            } => OutcomeWord::Unknown,
+        }
+    }
+
+    /// What went wrong.
+    pub const fn failure(&self) -> Option<&ToolFailure> {
+        match self {
+            Self::Did(_) => None,
+            Self::Failed { failure, .. } => Some(failure),
+        }
+    }
 }
 
 /// What became of a doubt.
@@ -94,6 +137,9 @@ impl Ending {
         }
     }
 }
+
+/// Why a call is in doubt, or has expired, whose caller's program did not answer.
+const CLIENT_SILENT: &str = "client_silent";
 
 /// The kind of ending that follows from a fact, and the reason for the history.
 pub fn decide(fact: &Fact<'_>, known: &Known) -> (EndingKind, &'static str) {
@@ -148,6 +194,41 @@ pub fn decide(fact: &Fact<'_>, known: &Known) -> (EndingKind, &'static str) {
             let failure = ToolFailure::new(Code::DeadlineExceeded, what);
             let kind = unrun(&failure, Happened::Expired, known.untouched(), known);
             (kind, Code::DeadlineExceeded.as_str())
+        }
+        Fact::Submitted(from, answer) => {
+            let effect = effect_after(known.effect, answer.word());
+            let (happened, result, reason) = match answer {
+                ClientAnswer::Did(result) => (Happened::ClientDid, Some(result.clone()), "applied"),
+                ClientAnswer::Failed { failure, .. } => {
+                    (Happened::ClientSaidNo, None, failure.code.as_str())
+                }
+            };
+            let error = answer.failure();
+            let error = error.map(|failure| json(&ErrorBody::failed(failure, effect, language)));
+            let decision = Decision {
+                result,
+                ..Decision::by(from, happened, effect, error)
+            };
+            (EndingKind::End(decision), reason)
+        }
+        Fact::ClientSilent => {
+            let what = Message::fixed(
+                "the program of the caller, which runs this tool, did not answer in its time",
+                "运行这个工具的是调用方的程序，它没有在规定的时间内回答",
+            );
+            let code = if known.effect.may_doubt() {
+                Code::Timeout
+            } else {
+                Code::DeadlineExceeded
+            };
+            let failure = ToolFailure::new(code, what);
+            let kind = unanswered(&failure, Happened::Expired, known);
+            (kind, CLIENT_SILENT)
+        }
+        Fact::TakenFromClient => {
+            let failure = ToolFailure::new(Code::Cancelled, why_taken(known));
+            let kind = unanswered(&failure, Happened::Cancelled, known);
+            (kind, Code::Cancelled.as_str())
         }
         Fact::Withdrawn { attempts } => {
             let failure = ToolFailure::new(Code::Cancelled, why_withdrawn(attempts, known));
@@ -239,7 +320,9 @@ fn succeeded(outcome: &Outcome, effect: EffectKnown, known: &Known) -> EndingKin
 /// What happens to an open call after lost writes; `None`: nothing. Decided by `toolfleet.quarantine`.
 pub const fn after_lost_writes(state: State, effect: Effect, cancelled: bool) -> Option<Move> {
     match (effect, state) {
-        (Effect::Once, State::Queued | State::Running) => Some(Move::Quarantine),
+        (Effect::Once, State::Queued | State::Running | State::AwaitingClient)
+        // It is handed out once: its answer may be among what was lost.
+        | (Effect::Idempotent, State::AwaitingClient) => Some(Move::Quarantine),
         (Effect::Idempotent, State::Queued | State::Running) if cancelled => Some(Move::Quarantine),
         (Effect::Idempotent, State::Running) => Some(Move::Again),
         (Effect::Read | Effect::Idempotent | Effect::Once | Effect::Transaction, _) => None,
@@ -287,6 +370,17 @@ fn unrun(
     ))
 }
 
+/// A call that was handed to its caller's program, and of which nothing was heard: a write may have happened, a read changed nothing.
+fn unanswered(failure: &ToolFailure, happened: Happened, known: &Known) -> EndingKind {
+    let (from, language) = (State::AwaitingClient, known.language);
+    if known.effect.may_doubt() {
+        return EndingKind::doubt(from, failure, language);
+    }
+    let error = json(&ErrorBody::failed(failure, EffectKnown::None, language));
+    let untouched = known.untouched();
+    EndingKind::End(Decision::by(from, happened, untouched, Some(error)))
+}
+
 /// The same ending, unless it denies an effect that another attempt has reported: then the call is in doubt.
 fn unless_contradicted(kind: EndingKind, known: &Known) -> EndingKind {
     let denies = matches!(&kind, EndingKind::End(end) if end.effect == EffectKnown::NotApplied);
@@ -313,6 +407,20 @@ fn why_expired(obstacle: Option<&Obstacle>, waited_too_long: bool) -> Message {
         Message::fixed(
             "the call's deadline passed before it could run",
             "这次调用尚未执行就已过了截止时间",
+        )
+    }
+}
+
+fn why_taken(known: &Known) -> Message {
+    if known.effect.may_doubt() {
+        Message::fixed(
+            "the call was cancelled after the caller's program had got it",
+            "这次调用在交给调用方的程序之后被取消",
+        )
+    } else {
+        Message::fixed(
+            "the call was cancelled before the caller's program answered",
+            "这次调用在调用方的程序交回结果之前被取消",
         )
     }
 }

@@ -16,7 +16,7 @@
 //!
 //! An answer that stands in for the tool's changes an ending that is decided: [`Ending::answered_by`].
 //!
-//! A new kind of ending is a row of the table and a fact: an answer from the client.
+//! A new kind of ending is a row of the table and a fact.
 
 mod table;
 
@@ -27,7 +27,7 @@ mod lost;
 mod fact;
 
 pub use self::{
-    fact::{Fact, Found, after_lost_writes, decide},
+    fact::{ClientAnswer, Fact, Found, after_lost_writes, decide},
     lost::LostAttempt,
     record::{EndedAttempt, Ending, EndingKind, Guard, Moved},
     table::{Decision, Happened, Words},

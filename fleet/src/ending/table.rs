@@ -25,6 +25,10 @@ pub enum Happened {
     Answered,
     /// The tool could not, and another answer stands in.
     StoodInFor(StandInKind),
+    /// The program of its caller did what was asked.
+    ClientDid,
+    /// The program of its caller answered no.
+    ClientSaidNo,
     /// It was in doubt, and the effect turned out to have happened.
     SettledApplied,
     /// It was in doubt, and the effect turned out not to have happened.
@@ -63,6 +67,8 @@ impl Happened {
                 };
                 (Move::Fail, CallOutcome::Fallback, source)
             }
+            Self::ClientDid => (Move::Succeed, CallOutcome::Success, Source::Client),
+            Self::ClientSaidNo => (Move::Fail, CallOutcome::BusinessError, Source::Client),
             Self::SettledApplied => (Move::Succeed, CallOutcome::Success, Source::Settled),
             Self::SettledNotApplied | Self::Abandoned => {
                 (Move::Fail, CallOutcome::SystemError, Source::Settled)

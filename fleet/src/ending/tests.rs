@@ -121,9 +121,28 @@ fn with_all_facts(mut look: impl FnMut(&str, &Fact<'_>)) {
         let attempts = i32::from(flag);
         look("withdrawn", &Fact::Withdrawn { attempts });
     }
+    look("taken from the client", &Fact::TakenFromClient);
+    look("silent client", &Fact::ClientSilent);
+    for from in [State::AwaitingClient, State::InDoubt] {
+        for answer in answers_of_clients() {
+            look("submitted", &Fact::Submitted(from, &answer));
+        }
+    }
     for found in [Found::Applied, Found::NotApplied, Found::Nothing] {
         look("settled", &Fact::Settled { found });
     }
+}
+
+fn answers_of_clients() -> [ClientAnswer; 3] {
+    let failed = |not_done| ClientAnswer::Failed {
+        failure: failure(Code::ToolError),
+        not_done,
+    };
+    [
+        ClientAnswer::Did("{}".to_owned()),
+        failed(false),
+        failed(true),
+    ]
 }
 
 #[test]
@@ -166,19 +185,25 @@ fn every_fact_is_a_legal_move_whose_words_agree() {
                     let live = matches!(outcome, CallOutcome::Success | CallOutcome::BusinessError);
                     let answered = matches!(fact, Fact::Answered);
                     assert_eq!(source == Source::Cache, answered, "{what}");
+                    let submitted = matches!(fact, Fact::Submitted(..));
+                    assert_eq!(source == Source::Client, submitted, "{what}");
                     assert_eq!(
                         source == Source::Live,
-                        live && !settled && !answered,
+                        live && !settled && !answered && !submitted,
                         "{what}"
                     );
-                    // Of one thing alone that is over nobody knows whether it happened.
-                    let abandoned = matches!(
-                        fact,
+                    // Of two things alone that are over nobody knows whether they happened: what is abandoned, and a write that
+                    // its caller's program calls failed without a word of whether anything was done.
+                    let unsure = match fact {
                         Fact::Settled {
-                            found: Found::Nothing
+                            found: Found::Nothing,
+                        } => true,
+                        Fact::Submitted(_, answer) => {
+                            answer.word() == OutcomeWord::Unknown && known.effect.may_doubt()
                         }
-                    );
-                    assert_eq!(effect == EffectKnown::Unknown, abandoned, "{what}");
+                        _ => false,
+                    };
+                    assert_eq!(effect == EffectKnown::Unknown, unsure, "{what}");
                     assert!(degraded.is_none(), "{what}");
                 }
             }

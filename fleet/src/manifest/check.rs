@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{
-    advice, breaker,
+    advice, breaker, client,
     executor::{ExecutorSpec, KeyPlaces, NatsSpec, OwnSpec, SqlSpec},
     fallback::FallbackOwner,
     input::{is_required, properties},
@@ -107,6 +107,7 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
             sql::check(spec, manifest, &mut problems);
         }
         ExecutorSpec::Native(_) => {}
+        ExecutorSpec::Client(_) => client::check(manifest, &mut problems),
         ExecutorSpec::Own(spec) => own(spec, &mut problems),
     }
     problems.found

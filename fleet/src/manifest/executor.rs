@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{said, wire::message::Message};
+use crate::{call::words, said, wire::message::Message};
 
 /// Registers the kinds of executors: one line each, with the field of the manifest in snake case.
 macro_rules! kinds {
@@ -38,6 +38,8 @@ kinds! {
     Sql(SqlSpec),
     /// A handler in the worker's own program.
     Native(NativeSpec),
+    /// The program of the caller: the call is handed to it in the answer to its submission.
+    Client(ClientSpec),
     /// A kind that only the worker's own program knows.
     Own(OwnSpec),
 }
@@ -165,6 +167,43 @@ impl Kind for ProcessSpec {
             no_header: "a program has no headers; it finds the key in TOOLFLEET_IDEMPOTENCY_KEY: leave header out or write argument",
             by_itself: false,
         }
+    }
+}
+
+/// Nothing that the fleet runs: what the caller's program is to make of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientSpec {
+    /// As what kind of item of a model's answer the call is shown.
+    #[serde(default)]
+    pub presents: Presents,
+}
+
+words! {
+    /// As what kind of item of a model's answer a call is shown.
+    #[derive(Default)]
+    Presents {
+        /// A call of a function, with its arguments.
+        #[default]
+        FunctionCall = "function_call",
+        /// A call of a custom tool, with its input as text.
+        CustomToolCall = "custom_tool_call",
+        /// A command for a shell.
+        ShellCall = "shell_call",
+    }
+}
+
+impl Kind for ClientSpec {
+    fn name(&self) -> &str {
+        "client"
+    }
+
+    fn target(&self) -> String {
+        "client".to_owned()
+    }
+
+    fn key_places(&self) -> KeyPlaces {
+        KeyPlaces::NO_HEADERS
     }
 }
 
@@ -364,6 +403,11 @@ mod tests {
                 "secret://BANK",
             ),
             (json!({"native": {"handler": "sum.v1"}}), "native", "sum.v1"),
+            (
+                json!({"client": {"presents": "shell_call"}}),
+                "client",
+                "client",
+            ),
             (
                 json!({"own": {"kind": "journal", "spec": {"file": "a"}}}),
                 "journal",

@@ -54,6 +54,8 @@ pub enum UnfitTool {
     Missing,
     /// It takes no calls any more.
     Retired,
+    /// The program of the caller runs it, which is not asked in the place of a worker.
+    Client,
     /// It may change something.
     Writes,
     /// The fleet bounds its attempts: a place or a start time is taken with a claim, and it would have none of its own.
@@ -74,6 +76,7 @@ impl UnfitTool {
             Self::Retired => {
                 "is retired; apply a newer version of it, or name a tool that takes calls"
             }
+            Self::Client => "is run by the caller's program; name a tool that workers run",
             Self::Writes => {
                 "has another effect than read: it would change something that nobody asked for; name a read"
             }

@@ -1,12 +1,13 @@
 //! A tool manifest: what an operator writes, what is stored as an immutable version.
 //!
-//! `version` is the content of one file; `policy`, `retry`, `rate`, `breaker`, `cache`, `fallback`, `probe`, `timeout`, `large_result`, `executor` and `sandbox` are parts of it. `parse` reads a file in
+//! `version` is the content of one file; `policy`, `retry`, `rate`, `breaker`, `cache`, `fallback`, `probe`, `timeout`, `large_result`, `client`, `executor` and `sandbox` are parts of it. `parse` reads a file in
 //! three steps: `document` (YAML or JSON), the schema of a manifest with its `advice`, and `check` for what its fields say
 //! together. For that, `required` looks at the input schema, and `request` and `sql` at the two executors that are written as
 //! text. `lint` warns of what a model may misunderstand.
 
 mod breaker;
 mod cache;
+mod client;
 mod duration;
 mod executor;
 mod fallback;
@@ -41,7 +42,8 @@ pub use self::{
     cache::CacheSpec,
     duration::{format_duration, parse_duration},
     executor::{
-        ExecutorSpec, HttpSpec, NativeSpec, NatsSpec, OwnSpec, ProcessSpec, RowBounds, SqlSpec,
+        ClientSpec, ExecutorSpec, HttpSpec, NativeSpec, NatsSpec, OwnSpec, Presents, ProcessSpec,
+        RowBounds, SqlSpec,
     },
     fallback::{FallbackSpec, OtherTool, StaleSpec, UnfitTool},
     large_result::{LargeResult, READ_RESULT, Threshold},

@@ -171,7 +171,7 @@ impl Manifest {
     /// How often the same arguments may fail in a run where the manifest says nothing else.
     pub const REPEAT_CAP: u32 = 10;
 
-    fn default_queue() -> QueueName {
+    pub(super) fn default_queue() -> QueueName {
         "default"
             .parse()
             .expect("the default queue has a valid name")
@@ -262,6 +262,11 @@ impl Manifest {
         self.concurrency.is_some() || self.rate_limit.is_some()
     }
 
+    /// Whether the program of its caller runs it, and no worker.
+    pub const fn is_run_by_client(&self) -> bool {
+        matches!(self.executor, ExecutorSpec::Client(_))
+    }
+
     /// Whether another tool may be asked in the place of this one.
     pub fn asks_another(&self) -> bool {
         let fallback = self.fallback.as_ref();
@@ -270,7 +275,9 @@ impl Manifest {
 
     /// Why the tool cannot be asked in the place of one of this queue; `None`: it can.
     pub fn unfit_to_stand_in(&self, queue: &QueueName) -> Option<UnfitTool> {
-        if self.effect != Effect::Read {
+        if self.is_run_by_client() {
+            Some(UnfitTool::Client)
+        } else if self.effect != Effect::Read {
             Some(UnfitTool::Writes)
         } else if self.is_limited() {
             Some(UnfitTool::Limited)

@@ -13,10 +13,10 @@ use super::{
 };
 use crate::{
     arguments::Coercion,
-    call::{Effect, Language, Priority},
+    call::{Awaiting, Effect, Language, Priority},
     checkpoint::Checkpoint,
     hold::Line,
-    ids::{CallId, DispatcherId, Label, QueueName, ToolName},
+    ids::{AttemptId, CallId, DispatcherId, Label, QueueName, ToolName},
     wire::{proof::DoneSecret, trace::TraceContext},
 };
 
@@ -37,6 +37,8 @@ pub struct NewCall {
     pub queue: QueueName,
     /// Before or after the tenant's other calls.
     pub priority: Priority,
+    /// The attempt as which its caller's program gets it; `None`: a worker runs it.
+    pub hand_over: Option<HandOver>,
     /// Where it waits while it is held.
     pub line: Line,
     /// Whether it is not to be published yet.
@@ -80,6 +82,11 @@ pub struct NewCall {
 }
 
 impl NewCall {
+    /// For whom it waits as soon as it is accepted.
+    pub fn awaits(&self) -> Option<Awaiting> {
+        self.hand_over.map(|_attempt| Awaiting::Client)
+    }
+
     /// How long after its acceptance a call expires unless a worker claims it. Its deadline goes on after the claim.
     pub fn lasts(&self, accepted: AcceptedAt) -> Duration {
         let millis = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
@@ -90,6 +97,15 @@ impl NewCall {
         let clocks = clocks.into_iter().flatten();
         clocks.fold(millis(self.deadline_ms), Duration::min)
     }
+}
+
+/// A call is handed to its caller's program when it is accepted.
+#[derive(Debug, Clone, Copy)]
+pub struct HandOver {
+    /// Its first and only attempt.
+    pub attempt: AttemptId,
+    /// How long that program has.
+    pub timeout_ms: i64,
 }
 
 /// A key that a call takes.
@@ -185,6 +201,11 @@ impl Statement for Accept {
                 .bind(rows.iter().map(|r| r.held).collect::<Vec<_>>())
                 .bind(rows.iter().map(|r| r.done_secret.0).collect::<Vec<_>>())
                 .bind(sparse(rows.iter().map(|r| r.no_store.then_some(true))))
+                .bind(sparse(
+                    rows.iter().map(|r| r.awaits().map(Awaiting::as_str)),
+                ))
+                .bind(sparse(rows.iter().map(|r| Some(r.hand_over?.attempt.0))))
+                .bind(sparse(rows.iter().map(|r| Some(r.hand_over?.timeout_ms))))
                 .fetch_all(connection)
                 .await?;
             let mut accepted = std::collections::HashMap::with_capacity(decided.len());

@@ -23,13 +23,13 @@ const DOING: &str = "count open calls";
 /// Postgres does not answer.
 pub async fn figures(pool: &PgPool) -> Result<LedgerFigures, StoreError> {
     let counting = sqlx::query_as(
-        "SELECT state::text, queue, count(*), count(*) FILTER (WHERE held), \
+        "SELECT state::text, awaiting, queue, count(*), count(*) FILTER (WHERE held), \
                 count(*) FILTER (WHERE held AND line LIKE 'pause/%'), \
                 (extract(epoch FROM now() - min(CASE WHEN state = 'queued' AND obstacle IS NOT NULL THEN accepted_at \
                                                      ELSE greatest(accepted_at, not_before) END) \
                     FILTER (WHERE (not_before <= now() OR state = 'queued' AND obstacle IS NOT NULL) \
                               AND NOT (held AND (line LIKE 'pause/%' OR line LIKE 'breaker/%' OR line LIKE 'tool/%')))))::float8 \
-         FROM toolfleet.open_calls GROUP BY state, queue ORDER BY queue, state",
+         FROM toolfleet.open_calls GROUP BY state, awaiting, queue ORDER BY queue, state",
     );
     let rows: Vec<StateRow> = listen(counting.fetch_all(pool))
         .await
@@ -80,13 +80,13 @@ pub async fn dead_letters(pool: &PgPool) -> Result<u64, StoreError> {
     Ok(u64::try_from(letters).unwrap_or(0))
 }
 
-/// State, queue, calls, those of them that are held and that wait for a pause, and the oldest's age in seconds.
-type StateRow = (String, String, i64, i64, i64, Option<f64>);
+/// State, for whom they wait, queue, calls, those of them that are held and that wait for a pause, and the oldest's age in seconds.
+type StateRow = (String, Option<String>, String, i64, i64, i64, Option<f64>);
 
 /// Adds the open calls of one state and one queue.
 fn count(
     figures: &mut LedgerFigures,
-    (state, queue, calls, held, paused, oldest): StateRow,
+    (state, awaiting, queue, calls, held, paused, oldest): StateRow,
 ) -> Result<(), StoreError> {
     let whole = |count| u64::try_from(count).unwrap_or(0);
     let state: State = state
@@ -99,13 +99,10 @@ fn count(
     if state == State::InDoubt {
         figures.in_doubt += calls;
     }
-    match figures
-        .backlog
-        .iter_mut()
-        .find(|(known, _)| *known == state)
-    {
-        Some((_, all)) => *all += calls,
-        None => figures.backlog.push((state, calls)),
+    add(&mut figures.backlog, state, calls);
+    // A word that this program does not know is a newer one's.
+    if let Some(Ok(whom)) = awaiting.map(|whom| whom.parse()) {
+        add(&mut figures.waiting, whom, calls);
     }
     if let Some(age) = age {
         match figures
@@ -118,12 +115,20 @@ fn count(
         }
     }
     if let Some(of_queue) = of_queue(figures, &queue) {
-        of_queue.calls.push((state, calls));
+        add(&mut of_queue.calls, state, calls);
         if state == State::Queued {
             of_queue.oldest_age = age;
         }
     }
     Ok(())
+}
+
+/// Adds to what was counted of this kind.
+fn add<K: PartialEq>(counts: &mut Vec<(K, u64)>, kind: K, calls: u64) {
+    match counts.iter_mut().find(|(known, _)| *known == kind) {
+        Some((_, all)) => *all += calls,
+        None => counts.push((kind, calls)),
+    }
 }
 
 /// A queue's own figures, unless too many have some.

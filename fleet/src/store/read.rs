@@ -22,6 +22,7 @@ use crate::{
         envelope::{Accepted, DecidedCall, Envelope, Timing},
         event::{Event, Happening},
         proof::DoneSecret,
+        token::Handed,
     },
 };
 
@@ -82,10 +83,23 @@ pub enum CallState {
     },
     /// Its effect may have happened.
     InDoubt(DoubtfulCall),
-    /// Reserved: no move reaches it yet.
-    AwaitingClient,
+    /// It waits for somebody outside the fleet.
+    Awaiting(AwaitingCall),
     /// It has ended.
     Ended(EndedCall),
+}
+
+/// What there is of a call that waits for somebody outside the fleet.
+#[derive(Debug, Clone)]
+pub struct AwaitingCall {
+    /// For whom, and as what it was handed out.
+    pub handed: Handed,
+    /// Until when.
+    pub until: OffsetDateTime,
+    /// The time until its deadline, which the end of its wait is never behind.
+    pub left: Duration,
+    /// Its arguments, JSON text, where they are not those that were sent.
+    pub changed_args: Option<String>,
 }
 
 /// What there is of a call in doubt.
@@ -207,6 +221,7 @@ pub async fn standing(
             state: parsed(row, "state")?,
             replayed: true,
             accepted_at: row.try_get("accepted_at")?,
+            awaiting: None,
         };
         Ok((call_id, accepted))
     })
@@ -288,7 +303,16 @@ fn read_state(row: &PgRow) -> Result<CallState, sqlx::Error> {
             decision: Decision::doubt(row.try_get("error")?),
             timing: timing()?,
         }),
-        State::AwaitingClient => CallState::AwaitingClient,
+        State::AwaitingClient => CallState::Awaiting(AwaitingCall {
+            handed: Handed {
+                call: CallId(row.try_get("call_id")?),
+                awaiting: parsed(row, "awaiting")?,
+                attempt: AttemptId(row.try_get("attempt_id")?),
+            },
+            until: row.try_get("due_at")?,
+            left: left(row.try_get("left_ms")?),
+            changed_args: row.try_get("changed_args")?,
+        }),
         State::Succeeded | State::Failed | State::Cancelled | State::Expired => {
             CallState::Ended(EndedCall {
                 attempt: attempt()?,
@@ -319,7 +343,7 @@ impl CallRow {
             CallState::Queued { .. } => State::Queued,
             CallState::Running { .. } => State::Running,
             CallState::InDoubt(_) => State::InDoubt,
-            CallState::AwaitingClient => State::AwaitingClient,
+            CallState::Awaiting(_) => State::AwaitingClient,
             CallState::Ended(ended) => ended.decision.state,
         }
     }
@@ -327,7 +351,8 @@ impl CallRow {
     /// The attempt that it is in, or that decided it.
     pub const fn attempt_id(&self) -> Option<AttemptId> {
         match &self.state {
-            CallState::Queued { .. } | CallState::AwaitingClient => None,
+            CallState::Queued { .. } => None,
+            CallState::Awaiting(awaiting) => Some(awaiting.handed.attempt),
             CallState::Running { attempt, .. } => Some(*attempt),
             CallState::InDoubt(doubtful) => doubtful.attempt,
             CallState::Ended(ended) => ended.attempt,
@@ -338,13 +363,12 @@ impl CallRow {
     pub const fn left(&self) -> Duration {
         match &self.state {
             CallState::Queued { left, .. } | CallState::Running { left, .. } => *left,
-            CallState::InDoubt(_) | CallState::AwaitingClient | CallState::Ended(_) => {
-                Duration::ZERO
-            }
+            CallState::Awaiting(awaiting) => awaiting.left,
+            CallState::InDoubt(_) | CallState::Ended(_) => Duration::ZERO,
         }
     }
 
-    /// The accepted envelope.
+    /// The accepted envelope, without what it waits for.
     pub fn accepted(&self, replayed: bool) -> Accepted {
         Accepted {
             call_id: self.call_id,
@@ -352,6 +376,7 @@ impl CallRow {
             state: self.state(),
             replayed,
             accepted_at: self.accepted_at,
+            awaiting: None,
         }
     }
 
@@ -370,7 +395,7 @@ impl CallRow {
         let at = match &self.state {
             CallState::InDoubt(doubtful) => doubtful.since,
             CallState::Ended(ended) => ended.at,
-            CallState::Queued { .. } | CallState::Running { .. } | CallState::AwaitingClient => {
+            CallState::Queued { .. } | CallState::Running { .. } | CallState::Awaiting(_) => {
                 return None;
             }
         };
@@ -394,7 +419,7 @@ impl CallRow {
     /// The row contains something that this version does not know.
     pub fn envelope(&self, replayed: bool) -> Result<Option<Envelope>, StoreError> {
         let (decision, timing, settled_by) = match &self.state {
-            CallState::Queued { .. } | CallState::Running { .. } | CallState::AwaitingClient => {
+            CallState::Queued { .. } | CallState::Running { .. } | CallState::Awaiting(_) => {
                 return Ok(None);
             }
             CallState::InDoubt(doubtful) => (&doubtful.decision, doubtful.timing, None),

@@ -2,8 +2,8 @@
 //! test compares the two.
 
 use super::fields::{
-    ERROR_TYPE, FOUND, INTERCEPTOR, KEY, OUTCOME, PASS, QUEUE, REASON, RULE, SERVER, SETTLEMENT,
-    SOURCE, STATE, STATEMENT, TOOL, VERDICT,
+    ERROR_TYPE, FOR, FOUND, INTERCEPTOR, KEY, OUTCOME, PASS, QUEUE, REASON, RULE, SERVER,
+    SETTLEMENT, SOURCE, STATE, STATEMENT, TOOL, VERDICT,
 };
 
 /// One metric, as it is promised.
@@ -163,6 +163,8 @@ definitions! {
         "Breakers that are open or half-open, from Postgres; those that an operator forces open among them, and none that no call meets any more");
     PAUSED = gauge("toolfleet.paused", "{call}", &[],
         "Calls that wait for the end of a pause, from Postgres");
+    WAITING = gauge("toolfleet.waiting", "{call}", &[FOR],
+        "Calls that wait for somebody outside the fleet, from Postgres");
     OLDEST_AGE = gauge("toolfleet.oldest.age", "s", &[STATE],
         "Age of the oldest open call, from Postgres: since its last pause before an attempt was over, and since it was accepted where workers put it back for what they lack; calls that a pause, a breaker or their tool's limit holds have none");
     QUEUE_CALLS = gauge("toolfleet.queue.calls", "{call}", &[QUEUE, STATE],

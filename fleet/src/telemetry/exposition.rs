@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::{
         arguments::Rule,
-        call::{CallOutcome, Source, State},
+        call::{Awaiting, CallOutcome, Source, State},
         ids::ToolName,
         modes::Brake,
         obstacle::Lack,
@@ -172,6 +172,7 @@ mod tests {
             .into(),
             held: 4,
             paused: 3,
+            waiting: vec![(Awaiting::Client, 8)],
             breakers_open: 2,
             backlog: vec![(State::Queued, 5)],
             oldest_age: vec![(State::Queued, Duration::from_millis(1500))],
@@ -215,6 +216,7 @@ mod tests {
             r#"toolfleet_held_wait_seconds_bucket{le="0.05"} 1"#,
             "toolfleet_held 4",
             "toolfleet_paused 3",
+            r#"toolfleet_waiting{for="client"} 8"#,
             "toolfleet_breakers_open 2",
             "toolfleet_in_doubt 1",
             "toolfleet_dead_letters 9",

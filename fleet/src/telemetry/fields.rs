@@ -77,5 +77,7 @@ pub const SERVER: &str = "server";
 pub const STATEMENT: &str = "statement";
 /// Metric label: whether a statement without an answer had been executed.
 pub const FOUND: &str = "found";
+/// Metric label: for whom a call waits outside the fleet, a word of [`crate::call::Awaiting`].
+pub const FOR: &str = "for";
 /// Metric label: the state of a call, a word of [`crate::call::State`].
 pub const STATE: &str = "state";

@@ -16,10 +16,10 @@ use opentelemetry::{
 
 use super::{
     definitions::{self as define, Definition},
-    fields::{QUEUE, STATE},
+    fields::{FOR, QUEUE, STATE},
     labels::word,
 };
-use crate::call::State;
+use crate::call::{Awaiting, State};
 
 /// How long figures are shown after they were read.
 pub const FIGURES_FRESH: Duration = Duration::from_secs(15);
@@ -37,6 +37,8 @@ pub struct LedgerFigures {
     pub held: u64,
     /// Those of them that wait for the end of a pause.
     pub paused: u64,
+    /// Calls that wait for somebody outside the fleet, by whom.
+    pub waiting: Vec<(Awaiting, u64)>,
     /// Breakers that let nothing or only probes through.
     pub breakers_open: u64,
     /// Calls in doubt.
@@ -114,6 +116,11 @@ pub(super) fn observe(meter: &Meter, figures: &Arc<Figures>) {
     });
     count(define::PAUSED, |figures, gauge| {
         gauge.observe(figures.paused, &[]);
+    });
+    count(define::WAITING, |figures, gauge| {
+        for (whom, calls) in &figures.waiting {
+            gauge.observe(*calls, &[word(FOR, whom.as_str())]);
+        }
     });
     count(define::IN_DOUBT, |figures, gauge| {
         gauge.observe(figures.in_doubt, &[]);

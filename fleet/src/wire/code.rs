@@ -104,6 +104,8 @@ words! {
         InvalidId = "invalid_id",
         /// The state of the call does not fit the request.
         Conflict = "conflict",
+        /// The call is over, and not by what the request brings.
+        AlreadyTerminal = "already_terminal",
         /// Something that was started for the call may still act, so it cannot be known yet that it was not applied.
         WorkerNotFenced = "worker_not_fenced",
     }

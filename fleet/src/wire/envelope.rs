@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
 use crate::{
-    call::{CallOutcome, EffectKnown, Language, SettledBy, Source, State},
+    call::{Awaiting, CallOutcome, EffectKnown, Language, SettledBy, Source, State},
     ending::Decision,
     ids::CallId,
     outcome::ToolFailure,
@@ -28,6 +28,25 @@ pub struct Accepted {
     /// When it was accepted.
     #[serde(with = "time::serde::rfc3339")]
     pub accepted_at: OffsetDateTime,
+    /// What it waits for; absent from calls that wait for nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaiting: Option<Awaits>,
+}
+
+/// What a call waits for, for whoever can give it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Awaits {
+    /// For whom it waits.
+    #[serde(rename = "for")]
+    pub whom: Awaiting,
+    /// Until when.
+    #[serde(with = "time::serde::rfc3339")]
+    pub until: OffsetDateTime,
+    /// What proves, with an answer, that the call was handed to its sender.
+    pub token: String,
+    /// The arguments as the tool gets them, which may differ from those that were sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args: Option<Box<RawValue>>,
 }
 
 /// The answer when a call is decided, or was refused.

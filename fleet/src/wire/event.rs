@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, de::Error};
 use time::OffsetDateTime;
 
 use crate::{
-    call::{CallOutcome, State},
+    call::{Awaiting, CallOutcome, State},
     ids::CallId,
     wire::code::Code,
 };
@@ -37,6 +37,17 @@ pub enum Happening {
         tool: String,
         /// The version of the tool.
         tool_version: i32,
+    },
+    /// The call waits for somebody.
+    Awaiting {
+        /// For whom.
+        #[serde(rename = "for")]
+        whom: Awaiting,
+        /// Until when.
+        #[serde(with = "time::serde::rfc3339")]
+        until: OffsetDateTime,
+        /// What proves that the call was handed to whoever answers.
+        token: String,
     },
     /// An attempt began.
     Started {
@@ -101,6 +112,11 @@ impl Event {
                 tool: fields.tool.ok_or_else(|| lacks("tool"))?,
                 tool_version: fields.tool_version.ok_or_else(|| lacks("tool_version"))?,
             },
+            "awaiting" => Happening::Awaiting {
+                whom: fields.whom.ok_or_else(|| lacks("for"))?,
+                until: fields.until.ok_or_else(|| lacks("until"))?,
+                token: fields.token.ok_or_else(|| lacks("token"))?,
+            },
             "started" => Happening::Started { attempt: attempt? },
             "progress" => Happening::Progress {
                 attempt: attempt?,
@@ -114,7 +130,7 @@ impl Event {
                 code: fields.code,
             },
             kind => {
-                let known = &["accepted", "started", "progress", "finished"];
+                let known = &["accepted", "awaiting", "started", "progress", "finished"];
                 return Err(serde_json::Error::unknown_variant(kind, known));
             }
         };
@@ -144,6 +160,11 @@ struct Fields {
     outcome: Option<CallOutcome>,
     attempts: Option<i32>,
     code: Option<Code>,
+    #[serde(rename = "for")]
+    whom: Option<Awaiting>,
+    #[serde(default, with = "time::serde::rfc3339::option")]
+    until: Option<OffsetDateTime>,
+    token: Option<String>,
 }
 
 #[cfg(test)]
@@ -165,6 +186,11 @@ mod tests {
             Happening::Accepted {
                 tool: "look".to_owned(),
                 tool_version: 2,
+            },
+            Happening::Awaiting {
+                whom: Awaiting::Client,
+                until: OffsetDateTime::UNIX_EPOCH,
+                token: "t".to_owned(),
             },
             Happening::Started { attempt: 1 },
             Happening::Progress {

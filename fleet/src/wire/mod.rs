@@ -9,6 +9,7 @@ pub mod headers;
 pub mod pointer;
 pub mod proof;
 pub mod subjects;
+pub mod token;
 pub mod trace;
 pub mod words;
 

@@ -67,6 +67,16 @@ impl Subjects {
         format!("{}.v1.*.cancel", self.prefix)
     }
 
+    /// Where callers' programs hand in the answers of calls that they run.
+    pub fn output_endpoint(&self) -> String {
+        format!("{}.v1.*.output", self.prefix)
+    }
+
+    /// Where one tenant's programs hand them in.
+    pub fn output(&self, tenant: &Label) -> String {
+        format!("{}.v1.{tenant}.output", self.prefix)
+    }
+
     /// Where people settle calls in doubt. Under `admin`, so that an agent's permissions leave it out.
     pub fn settle_endpoint(&self) -> String {
         format!("{}.v1.*.admin.settle", self.prefix)

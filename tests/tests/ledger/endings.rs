@@ -3,25 +3,25 @@
 use fleet::{
     call::{CallOutcome, Effect, EffectKnown, Language, Source, State},
     ending::{
-        Decision, EndedAttempt, Ending, EndingKind, Fact, Found, Guard, Known, Tries,
+        ClientAnswer, Decision, EndedAttempt, Ending, EndingKind, Fact, Found, Guard, Known, Tries,
         after_lost_writes, decide,
     },
     ids::{AttemptId, CallId},
     manifest::RetryPolicy,
-    outcome::{Outcome, OutcomeWord},
+    outcome::{Outcome, OutcomeWord, ToolFailure},
     state::next,
     store::{
         accept::NewCall,
         cancel::{self, Cancellation},
         settle::{self, SettledAs, Settlement},
     },
-    wire::{envelope::Envelope, error::ErrorBody},
+    wire::{code::Code, envelope::Envelope, error::ErrorBody, message::Message},
 };
 use fleet_tests::{running::succeed, wait};
 use serde_json::value::RawValue;
 use sqlx::{Connection as _, PgConnection};
 
-use crate::support::{Ledger, Worker, doubted, ending, new_call, repeated, run};
+use crate::support::{Ledger, Worker, doubted, ending, handed_call, new_call, repeated, run};
 
 /// What an ending says in one cell. The details of a doubt are what the call's last attempt came to.
 #[derive(Debug, PartialEq)]
@@ -172,6 +172,81 @@ async fn a_withdrawn_call_ends_as_the_code_says() {
     assert_eq!(cells, 22);
 }
 
+/// A call that its caller's program has.
+async fn handed_out(ledger: &Ledger, effect: Effect, language: Language) -> CallId {
+    let call = NewCall {
+        effect,
+        language,
+        ..handed_call()
+    };
+    ledger.accepted(call).await
+}
+
+#[tokio::test]
+async fn a_call_that_is_taken_from_its_client_ends_as_the_code_says() {
+    let ledger = Ledger::fresh().await;
+    for effect in [Effect::Read, Effect::Idempotent, Effect::Once] {
+        for language in Language::ALL {
+            let call = handed_out(&ledger, effect, *language).await;
+            assert_eq!(ledger.state(call).await, State::AwaitingClient);
+            let attempt = ledger.find(call).await.attempt_id();
+            let withdrawing = Cancellation {
+                call,
+                tenant: None,
+                actor: "ann",
+                reason: None,
+            };
+            let verdict = cancel::cancel(&ledger.database.pool, &withdrawing).await;
+            assert!(verdict.unwrap().is_some());
+            let expected = decided(&Fact::TakenFromClient, &known(effect, *language, false));
+            let what = format!("{effect} in {language}");
+            assert_eq!(stored(&ledger, call).await, expected, "{what}");
+            // Its attempt stays known, so that a late answer is recognised.
+            assert_eq!(ledger.find(call).await.attempt_id(), attempt, "{what}");
+        }
+    }
+}
+
+/// By the statement that the door and the sweep send.
+#[tokio::test]
+async fn a_call_that_its_client_decides_ends_as_the_code_says() {
+    let ledger = Ledger::fresh().await;
+    let failed = |not_done| ClientAnswer::Failed {
+        failure: ToolFailure::new(Code::ToolError, Message::verbatim("no such file")),
+        not_done,
+    };
+    let answers = [
+        ClientAnswer::Did("{\"done\":true}".to_owned()),
+        failed(false),
+        failed(true),
+    ];
+    let silent = Fact::ClientSilent;
+    let submitted = answers
+        .iter()
+        .map(|answer| Fact::Submitted(State::AwaitingClient, answer));
+    for fact in submitted.chain([silent]) {
+        for effect in [Effect::Read, Effect::Idempotent, Effect::Once] {
+            let call = handed_out(&ledger, effect, Language::En).await;
+            let attempt = ledger.find(call).await.attempt_id().unwrap();
+            let known = known(effect, Language::En, false);
+            let word = match fact {
+                Fact::Submitted(_, answer) => answer.word(),
+                _ => OutcomeWord::Unknown,
+            };
+            let ended = EndedAttempt::of(effect, word, None, true, Language::En);
+            let guard = Guard::Attempt(attempt);
+            let ending = Ending::by(&fact, &known, call, guard, Some(ended), "client".into());
+            ledger.ends(ending).await;
+            let what = format!("{fact:?} of {effect}");
+            assert_eq!(
+                stored(&ledger, call).await,
+                decided(&fact, &known),
+                "{what}"
+            );
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_settled_call_ends_as_the_code_says() {
     let mut ledger = Ledger::fresh().await;
@@ -229,6 +304,10 @@ async fn lost_writes_leave_calls_where_the_code_says() {
     for effect in Effect::ALL {
         let queued = accepted(&ledger, *effect, Language::En).await;
         open.push((queued, State::Queued, *effect, false));
+        if *effect != Effect::Transaction {
+            let handed = handed_out(&ledger, *effect, Language::En).await;
+            open.push((handed, State::AwaitingClient, *effect, false));
+        }
         for cancelled in [false, true] {
             let call = accepted(&ledger, *effect, Language::En).await;
             worker.claims(call).await;

@@ -8,7 +8,7 @@ use fleet::{
     modes::InterceptMode,
     outcome::OutcomeWord,
     store::{
-        accept::{NewCall, NewKey},
+        accept::{HandOver, NewCall, NewKey},
         claim::{ClaimRow, Claimed},
         complete::{Decision, EndedAttempt, Ending, EndingKind, Guard},
         lane::Reply,
@@ -171,6 +171,7 @@ pub(crate) fn new_call() -> NewCall {
         effect: Effect::Once,
         queue: "default".parse().unwrap(),
         priority: Priority::Normal,
+        hand_over: None,
         line: "default".parse().unwrap(),
         held: false,
         key: None,
@@ -191,6 +192,17 @@ pub(crate) fn new_call() -> NewCall {
         deadline_ms: 600_000,
         run_deadline: None,
         queue_wait_ms: None,
+    }
+}
+
+/// A call that its caller's program is to run.
+pub(crate) fn handed_call() -> NewCall {
+    NewCall {
+        hand_over: Some(HandOver {
+            attempt: AttemptId::generate(),
+            timeout_ms: 60_000,
+        }),
+        ..new_call()
     }
 }
 

@@ -99,6 +99,8 @@ fn made() -> Vec<(&'static str, String)> {
         ("tools_endpoint", subjects.tools_endpoint()),
         ("tools", subjects.tools(&acme)),
         ("cancel_endpoint", subjects.cancel_endpoint()),
+        ("output_endpoint", subjects.output_endpoint()),
+        ("output", subjects.output(&acme)),
         ("settle_endpoint", subjects.settle_endpoint()),
         ("cancel", subjects.cancel(&acme)),
         ("settle", subjects.settle(&acme)),

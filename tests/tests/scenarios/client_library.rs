@@ -147,6 +147,7 @@ async fn a_call_is_submitted_followed_taken_back_and_waited_for() {
         assert_eq!(event.call_id, good);
         kinds.push(match event.what {
             Happening::Accepted { .. } => "accepted",
+            Happening::Awaiting { .. } => "awaiting",
             Happening::Started { .. } => "started",
             Happening::Progress { .. } => "progress",
             Happening::Finished { state, .. } => {

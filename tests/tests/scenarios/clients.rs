@@ -1,4 +1,4 @@
-//! The programs of `docs/clients.md`, run as they stand there, by the clients that people have.
+//! The programs of `docs/clients.md` and `docs/client-tools.md`, run as they stand there, by the clients that people have.
 
 use std::{
     fs,
@@ -40,15 +40,19 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
+/// The blocks of a page with this mark.
+fn blocks(page: &str, mark: &str) -> Vec<String> {
+    let page = fs::read_to_string(root().join(page)).unwrap();
+    let fence = format!("\n```{mark}\n");
+    let blocks = page.split(&fence).skip(1);
+    blocks
+        .map(|rest| rest.split("\n```").next().unwrap().to_owned())
+        .collect()
+}
+
 /// The blocks with this mark, one after the other.
 fn program_of(mark: &str) -> String {
-    let page = fs::read_to_string(root().join("docs/clients.md")).unwrap();
-    let fence = format!("\n```{mark}\n");
-    let blocks: Vec<&str> = page
-        .split(&fence)
-        .skip(1)
-        .map(|rest| rest.split("\n```").next().unwrap())
-        .collect();
+    let blocks = blocks("docs/clients.md", mark);
     assert_eq!(blocks.len(), 2, "blocks of {mark}");
     blocks.join("\n\n")
 }
@@ -188,6 +192,22 @@ fn modules() -> PathBuf {
 async fn the_program_in_python_works() {
     let python = interpreter("TOOLFLEET_PYTHON", "python3");
     the_page_works("python", &python, "client.py", None).await;
+}
+
+#[tokio::test]
+async fn the_program_that_runs_its_own_tool_works() {
+    let page = "docs/client-tools.md";
+    let one = |mark| blocks(page, mark).remove(0);
+    let spec = Spec::with([one("yaml")]).workers(0, &[]);
+    let fleet = Fleet::start(spec.shipped()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("shell.py");
+    fs::write(&program, one("python")).unwrap();
+    let python = interpreter("TOOLFLEET_PYTHON", "python3");
+    let ran = run(&python, &program, &fleet, Some(User::Agent)).await;
+    assert_eq!(ran.out, one("text") + "\n", "{}", ran.err);
+    assert!(ran.is_ok, "{}", ran.err);
+    invariants::hold(&fleet, &Witness::start().await).await;
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@
 
 mod brakes;
 mod cache;
+mod client;
 mod fallback;
 
 use std::{panic::AssertUnwindSafe, time::Duration};
@@ -60,6 +61,7 @@ async fn stop_everywhere(role: Role) {
 
 async fn stop_at(point: Checkpoint) {
     match point.role() {
+        Role::Dispatcher if point == Checkpoint::OutputTaken => client::stops_at(point).await,
         Role::Dispatcher => a_dispatcher_stops_at(point).await,
         Role::Worker if point == Checkpoint::Looked => cache::a_worker_stops_at(point).await,
         Role::Worker if point == Checkpoint::FellBack => fallback::a_worker_stops_at(point).await,

@@ -20,6 +20,7 @@ mod batch;
 mod brakes;
 mod bulk;
 mod client_library;
+mod client_tools;
 mod clients;
 mod dead_letters;
 mod sensitive;

@@ -120,6 +120,7 @@ pub(crate) fn call(tool: &str, tenant: &str, args: &str) -> NewCall {
         effect: Effect::Read,
         queue: "default".parse().unwrap(),
         priority: Priority::Normal,
+        hand_over: None,
         line: "default".parse().unwrap(),
         held: false,
         key: None,

@@ -339,6 +339,7 @@ pub(crate) async fn queued(connection: &mut PgConnection) -> CallId {
         effect: Effect::Once,
         queue: "payments".parse().unwrap(),
         priority: Priority::Normal,
+        hand_over: None,
         line: "payments".parse().unwrap(),
         held: false,
         key: None,

@@ -4,6 +4,7 @@
 
 mod bench;
 mod calls;
+mod client_tools;
 mod control;
 mod decisions;
 mod doctor;

@@ -11,7 +11,7 @@ WITH input AS MATERIALIZED (
     FROM input i
     JOIN toolfleet.open_calls o USING (call_id)
     WHERE o.call_id = ANY($1)
-      AND ((i.by_attempt = o.attempt_id AND o.state IN ('running', 'in_doubt'))
+      AND ((i.by_attempt = o.attempt_id AND o.state IN ('running', 'in_doubt', 'awaiting_client'))
            OR (i.by_rev = o.rev AND o.state = 'queued'))
       AND (i.kind <> 'again' OR (o.state = 'running' AND NOT o.cancel_requested))
       AND (i.kind <> 'doubt' OR o.state <> 'in_doubt')
@@ -49,7 +49,7 @@ WITH input AS MATERIALIZED (
     RETURNING o.*
 ), doubted AS (
     UPDATE toolfleet.open_calls o
-    SET state = 'in_doubt', held = false, rev = o.rev + 1, doubt_since = now(), doubt_reason = m.reason, attempt_until = u.until,
+    SET state = 'in_doubt', awaiting = NULL, held = false, rev = o.rev + 1, doubt_since = now(), doubt_reason = m.reason, attempt_until = u.until,
         -- From here on a probe may ask.
         due_at = greatest(now(), u.until), last_error = m.error::json
     FROM mine m

@@ -119,7 +119,7 @@ impl Advice {
             | Code::StoreUnavailable => Self::SendLater,
             Code::NotFound => Self::LookForCall,
             Code::InvalidId => Self::CorrectId,
-            Code::Conflict => Self::CheckState,
+            Code::Conflict | Code::AlreadyTerminal => Self::CheckState,
             Code::WorkerNotFenced
             | Code::Timeout
             | Code::Unavailable

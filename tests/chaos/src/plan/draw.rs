@@ -192,7 +192,8 @@ impl Dice<'_> {
         let places: Vec<Checkpoint> = Checkpoint::ALL
             .iter()
             .copied()
-            .filter(|place| roles.contains(&place.role()))
+            // No caller of this fleet runs a tool itself.
+            .filter(|place| *place != Checkpoint::OutputTaken && roles.contains(&place.role()))
             .flat_map(|place| repeat_n(place, if place.is_rare() { RARE_PLACES } else { 1 }))
             .collect();
         let place = self.one_of(&places);

@@ -8,6 +8,7 @@ mod dead;
 mod discard;
 mod explain;
 mod filter;
+mod hand_in;
 mod list;
 mod moment;
 mod retry;
@@ -31,6 +32,8 @@ pub enum Calls {
     Explain(Box<explain::Explain>),
     /// Take calls back: one that waits never runs, one that runs is told to stop
     Cancel(Box<cancel::Cancel>),
+    /// Hand in what came of a call that its caller's own program runs
+    Output(hand_in::HandIn),
     /// Record what a call in doubt turned out to be, or many
     Settle(Box<settle::Settle>),
     /// Make new calls with the tools and the arguments of those that are over
@@ -57,6 +60,7 @@ impl Calls {
             Self::Show(show) => show.run().await,
             Self::Explain(explain) => explain.run().await,
             Self::Cancel(cancel) => cancel.run().await,
+            Self::Output(output) => output.run().await,
             Self::Settle(settle) => settle.run().await,
             Self::Retry(retry) => retry.run().await,
             Self::Dead(dead) => dead.run().await,

@@ -66,7 +66,7 @@ impl ShowCall {
 }
 
 /// The columns that are shown, in this order; a column without a value is left out.
-const COLUMNS: [(&str, &str); 33] = [
+const COLUMNS: [(&str, &str); 34] = [
     ("call", "call_id"),
     ("tool", "tool"),
     ("version", "tool_version"),
@@ -79,6 +79,7 @@ const COLUMNS: [(&str, &str); 33] = [
     ("state", "state"),
     ("held", "held"),
     ("held for", "held_why"),
+    ("waits for", "awaiting"),
     ("cancel asked", "cancel_requested"),
     ("outcome", "outcome"),
     ("source", "source"),

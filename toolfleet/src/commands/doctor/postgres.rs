@@ -126,7 +126,8 @@ async fn look_into(
     let queues = registry.queues().into_iter().chain([default]);
     let mut queues: BTreeMap<QueueName, Vec<OfferedTool>> =
         queues.map(|queue| (queue, Vec::new())).collect();
-    for tool in registry.all_offered() {
+    let run = registry.all_offered().into_iter();
+    for tool in run.filter(|tool| !tool.manifest.is_run_by_client()) {
         let tools = queues.entry(tool.manifest.queue.clone()).or_default();
         tools.push(OfferedTool {
             name: tool.manifest.name.to_string(),

@@ -1,0 +1,271 @@
+//! `output`: the program of a caller hands in the answer of a call that it was given to run.
+//!
+//! Who has the token was given the call; without it the call does not exist. The answer is checked as one of a tool is, and
+//! recorded once: the same answer again gets the stored envelope, another one is a conflict. It settles a doubt that its lateness
+//! has left. `body` reads the request.
+
+mod body;
+
+use std::time::Duration;
+
+use fleet::{
+    call::{Awaiting, Effect, Source, State},
+    checkpoint::{Checkpoint, reached},
+    ending::{ClientAnswer, EndedAttempt, Ending, Fact, Guard, Known},
+    ids::{AttemptId, CallId, Label, ToolName},
+    registry::Tool,
+    said,
+    store::{
+        StoreError, awaiting,
+        complete::Moved,
+        read::{CallRow, CallState},
+    },
+    wire::{code::Code, error::ErrorBody, message::Message, token::Handed},
+};
+use serde_json::{json, value::RawValue};
+
+use self::body::{FORM, read};
+use crate::{
+    answer::Answer, arguments::aside, door::Door, form, news, refusal::Refusal, replay,
+    request::Request,
+};
+
+/// The author in the history.
+const ACTOR: &str = "client";
+/// How long the ledger may take to record an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Records the answer and returns the call as it is decided.
+pub(crate) async fn output(door: &Door, request: &Request<'_>) -> Result<Answer, Refusal> {
+    let tenant = request.tenant()?;
+    let body = request.body.to_vec();
+    let (call, token, answer) = aside(move || read(&body)).await?;
+    // Once more if it moved meanwhile.
+    for _ in 0..2 {
+        let row = replay::find(door, call, &tenant).await?;
+        let from = match open_for(door, &row, &token).await? {
+            Found::Over => return over(door, &row, &answer).await,
+            Found::Open(state, attempt) => (state, attempt),
+        };
+        if let Some(envelope) = record(door, &row, from, &answer, &tenant).await? {
+            return Ok(envelope);
+        }
+    }
+    let what = Message::fixed(
+        "the call is being decided by somebody else at this moment",
+        "这次调用此刻正由别人决定",
+    );
+    Err(Refusal::too_early(Code::Conflict, what, 100))
+}
+
+/// Whether a call can still take an answer, for who has its token.
+enum Found {
+    /// It waits, or is in doubt, about this attempt.
+    Open(State, AttemptId),
+    /// It is over.
+    Over,
+}
+
+/// Whoever has no token of it learns nothing of the call, not even that it is there.
+async fn open_for(door: &Door, row: &CallRow, token: &str) -> Result<Found, Refusal> {
+    let attempt = match &row.state {
+        CallState::Awaiting(awaiting) => Some(awaiting.handed.attempt),
+        CallState::InDoubt(doubtful) => doubtful.attempt,
+        CallState::Ended(_) => {
+            let stored = awaiting::stored(&door.pool, row.call_id).await;
+            stored
+                .map_err(|error| Refusal::unreadable(&error))?
+                .and_then(|stored| stored.attempt_id)
+        }
+        CallState::Queued { .. } | CallState::Running { .. } => None,
+    };
+    let attempt = attempt.ok_or_else(Refusal::not_found)?;
+    let handed = Handed {
+        call: row.call_id,
+        awaiting: Awaiting::Client,
+        attempt,
+    };
+    if !door.tokens.is_of(token, &handed) {
+        return Err(Refusal::not_found());
+    }
+    let state = row.state();
+    Ok(if state.is_terminal() {
+        Found::Over
+    } else {
+        Found::Open(state, attempt)
+    })
+}
+
+/// Records it; `None`: the call has moved.
+async fn record(
+    door: &Door,
+    row: &CallRow,
+    (state, attempt): (State, AttemptId),
+    answer: &ClientAnswer,
+    tenant: &Label,
+) -> Result<Option<Answer>, Refusal> {
+    let tool = row.tool.parse().ok();
+    let tool = tool.and_then(|name: ToolName| door.registry.version(&name, row.tool_version));
+    let Some(tool) = tool else {
+        let what = Message::fixed(
+            "this dispatcher has not read the version of its tool yet",
+            "这个 dispatcher 还没有读到它的工具的版本",
+        );
+        return Err(Refusal::new(Code::StoreUnavailable, what));
+    };
+    fits(&tool, answer)?;
+    if proves_nothing(row, answer, tool.manifest.effect) {
+        let details = json!({ "state": state });
+        return Err(Refusal::new(Code::Conflict, STILL_IN_DOUBT).with_details(|_| details.clone()));
+    }
+    let ending = ending(row, &tool, state, attempt, answer);
+    let kept = ending.keeping(tool.manifest.sensitive.as_ref());
+    let stored = kept.as_ref().unwrap_or(&ending);
+    match door.completing.complete(stored, PATIENCE).await {
+        Ok(Some(moved)) => {
+            reached(Checkpoint::OutputTaken);
+            ended(door, row.call_id, &ending, &moved).await;
+            replay::as_it_stands(door, row.call_id, tenant, false)
+                .await
+                .map(Some)
+        }
+        Ok(None) => Ok(None),
+        Err(error @ StoreError::Refused { .. }) => {
+            tracing::warn!(
+                error = fleet::telemetry::report(&error),
+                "the ledger does not take the answer of a caller's program"
+            );
+            let what = Message::fixed(
+                "the answer cannot be stored; send a smaller one",
+                "这个结果无法保存；请发送较小的结果",
+            );
+            Err(Refusal::new(Code::PayloadTooLarge, what).at("/result"))
+        }
+        Err(error) => Err(Refusal::unreadable(&error)),
+    }
+}
+
+const STILL_IN_DOUBT: Message = Message::fixed(
+    "the call is in doubt, and this does not say whether it was done; send its result, or not_done with the error if it is certain that nothing was done, or let a person settle it",
+    "这次调用处于存疑状态，而这并不能说明操作是否已经生效；请发送它的结果，或者在能确定什么都没有做时随错误一并发送 not_done，否则请交由人工处理",
+);
+
+/// Whether an answer about a doubt leaves it a doubt. After lost writes another attempt may be forgotten, so only success is evidence.
+const fn proves_nothing(row: &CallRow, answer: &ClientAnswer, effect: Effect) -> bool {
+    let CallState::InDoubt(doubtful) = &row.state else {
+        return false;
+    };
+    match answer {
+        ClientAnswer::Did(_) => false,
+        ClientAnswer::Failed { not_done, .. } => {
+            doubtful.quarantined || (effect.may_doubt() && !*not_done)
+        }
+    }
+}
+
+/// Whether the answer is one that the tool may give. One that does not fit is refused, and the call waits on.
+fn fits(tool: &Tool, answer: &ClientAnswer) -> Result<(), Refusal> {
+    let ClientAnswer::Did(result) = answer else {
+        return Ok(());
+    };
+    let limit = tool.manifest.output_limit;
+    if result.len() > limit {
+        let bytes = result.len();
+        let what = said!(
+            "the result has {bytes} bytes and the tool allows {limit}",
+            "结果有 {bytes} 字节，而该工具最多允许 {limit} 字节"
+        );
+        return Err(Refusal::new(Code::PayloadTooLarge, what).at("/result"));
+    }
+    let raw = RawValue::from_string(result.clone());
+    let raw = raw.map_err(|_not_json| form::mismatch(&FORM))?;
+    match tool.answer_problem(&raw) {
+        Some(problem) => Err(Refusal::new(Code::InvalidArguments, problem.message).at("/result")),
+        None => Ok(()),
+    }
+}
+
+fn ending(
+    row: &CallRow,
+    tool: &Tool,
+    state: State,
+    attempt: AttemptId,
+    answer: &ClientAnswer,
+) -> Ending {
+    let (effect, language) = (tool.manifest.effect, row.language);
+    let known = Known {
+        effect,
+        language,
+        cancelled: false,
+        earlier_unknown: false,
+        applied_late: false,
+    };
+    let (word, failure) = (answer.word(), answer.failure());
+    let ended = EndedAttempt::of(effect, word, failure, true, language);
+    let fact = Fact::Submitted(state, answer);
+    let guard = Guard::Attempt(attempt);
+    let actor = ACTOR.to_owned();
+    let ending = Ending::by(&fact, &known, row.call_id, guard, Some(ended), actor);
+    ending.shortened(tool.manifest.large_result.as_ref(), language)
+}
+
+/// Tells everybody who waits.
+async fn ended(door: &Door, call: CallId, ending: &Ending, moved: &Moved) {
+    moved.count(&ending.kind);
+    let event = || moved.finished(call, &ending.kind);
+    door.events
+        .tell(&moved.tenant, moved.session.as_ref(), event);
+    let subject = door.bus.subjects.done(moved.dispatcher, call);
+    news::ring(&door.bus, subject, bytes::Bytes::new()).await;
+}
+
+/// The answer of a call that is over: the same one again is told what it came to, any other that it is too late.
+async fn over(door: &Door, row: &CallRow, answer: &ClientAnswer) -> Result<Answer, Refusal> {
+    let stored = awaiting::stored(&door.pool, row.call_id).await;
+    let stored = stored.map_err(|error| Refusal::unreadable(&error))?;
+    let Some(stored) = stored else {
+        return Err(Refusal::not_found());
+    };
+    let state = row.state();
+    if stored.source != Source::Client {
+        let what = said!(
+            "the call is over, and not by an answer of yours: it is {state}",
+            "这次调用已经结束，但不是由你的结果决定的：状态是 {state}"
+        );
+        let details = json!({ "state": state });
+        return Err(Refusal::new(Code::AlreadyTerminal, what).with_details(|_| details.clone()));
+    }
+    if is_same(door, row, &stored, answer) {
+        return replay::as_it_stands(door, row.call_id, &row.tenant, false).await;
+    }
+    let what = Message::fixed(
+        "this call has another answer already",
+        "这次调用已有另一个结果",
+    );
+    let details = json!({ "state": state });
+    Err(Refusal::new(Code::Conflict, what).with_details(|_| details.clone()))
+}
+
+/// Whether the stored answer is this one, as far as it was stored.
+fn is_same(door: &Door, row: &CallRow, stored: &awaiting::Stored, answer: &ClientAnswer) -> bool {
+    let tool = row.tool.parse().ok();
+    let tool = tool.and_then(|name: ToolName| door.registry.version(&name, row.tool_version));
+    match (answer, &stored.result, &stored.error) {
+        (ClientAnswer::Did(result), Some(had), None) => {
+            let sensitive = tool
+                .as_ref()
+                .and_then(|tool| tool.manifest.sensitive.as_ref());
+            let kept = sensitive.and_then(|sensitive| sensitive.kept(result));
+            kept.as_deref().unwrap_or(result) == had
+        }
+        (ClientAnswer::Failed { failure, .. }, None, Some(had)) => {
+            let Ok(had) = serde_json::from_str::<ErrorBody>(had) else {
+                return false;
+            };
+            let effect = tool.map_or(Effect::Once, |tool| tool.manifest.effect);
+            let effect = fleet::outcome::effect_after(effect, answer.word());
+            let body = ErrorBody::failed(failure, effect, row.language);
+            had.message == body.message && had.details == body.details
+        }
+        (_, _, _) => false,
+    }
+}

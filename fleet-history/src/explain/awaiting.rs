@@ -1,0 +1,84 @@
+//! Why a call waits for somebody outside the fleet, until when, and who can end that.
+
+use super::{
+    explanation::{Explanation, because},
+    facts::Facts,
+};
+use crate::instant::instant;
+
+/// The program of its caller has it.
+pub(super) fn client(facts: &Facts) -> Explanation {
+    let hand_in = format!(
+        "toolfleet calls output {}{} --token TOKEN --result JSON",
+        facts.call_id,
+        whose(facts)
+    );
+    let Some(attempt) = &facts.attempt else {
+        return because(
+            "awaiting_client",
+            "the program of its caller runs it, and has not handed in what came of it",
+            format!("wait, or hand it in: {hand_in} (docs/client-tools.md)"),
+        );
+    };
+    let (since, until) = (instant(attempt.started_at), instant(attempt.until));
+    if attempt.until <= facts.now {
+        return because(
+            "client_silent",
+            format!(
+                "the program of its caller has it since {since}, and should have answered by {until}"
+            ),
+            "the sweep of a dispatcher ends it within seconds: a write is in doubt, a read expires; if it stays, no dispatcher runs",
+        );
+    }
+    because(
+        "awaiting_client",
+        format!(
+            "the program of its caller has it since {since} and has until {until} to answer; no worker runs it"
+        ),
+        format!(
+            "see whether that program runs; it hands in what came of the call with the token that it was given: {hand_in} \
+             (docs/client-tools.md)"
+        ),
+    )
+}
+
+/// The option for the tenant, where the command would take another one.
+pub(super) fn whose(facts: &Facts) -> String {
+    match facts.tenant.as_str() {
+        "default" => String::new(),
+        tenant => format!(" --tenant {tenant}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::tests::{attempt, doubt, found};
+
+    #[test]
+    fn a_call_that_waits_for_its_caller_is_told_until_when_and_how_to_answer() {
+        let mut waiting = attempt(&json!({"worker": null, "worker_state": null}));
+        waiting["state"] = json!("awaiting_client");
+        let told = found(&waiting);
+        assert_eq!(told.reason, "awaiting_client");
+        let until = "since 2026-11-20T12:00:01.000Z and has until 2026-11-20T12:00:31.000Z";
+        assert!(told.because.contains(until), "{told:?}");
+        let command = "toolfleet calls output 01936c2e-0000-7000-8000-00000000000c --token TOKEN";
+        assert!(told.next.contains(command), "{told:?}");
+        waiting["attempt"]["until"] = json!("2026-11-20T12:00:09Z");
+        assert_eq!(found(&waiting).reason, "client_silent");
+        waiting["tenant"] = json!("acme");
+        waiting["attempt"]["until"] = json!("2026-11-20T12:00:31Z");
+        assert!(found(&waiting).next.contains("--tenant acme"));
+    }
+
+    #[test]
+    fn a_doubt_about_what_its_caller_has_says_that_its_answer_settles_it() {
+        let silent = json!({"worker_fenced": false, "by_client": true, "why": "client_silent"});
+        let told = found(&doubt(&silent));
+        assert_eq!(told.reason, "in_doubt_client");
+        assert!(told.next.contains("settles it, too"), "{told:?}");
+        assert!(told.next.contains("--by-time-only"), "{told:?}");
+    }
+}

@@ -1,0 +1,109 @@
+//! The token with which somebody outside the fleet gives a call what it waits for.
+//!
+//! It proves that the call was handed to its sender, for this reason and in this attempt: an HMAC-SHA256 under a secret of the
+//! ledger, which is never stored with a call and in no view. Whoever submits the call gets it, and followers of its session.
+
+use std::fmt;
+
+use ring::hmac;
+
+use crate::{
+    call::Awaiting,
+    ids::{AttemptId, CallId},
+};
+
+/// The secret of a ledger. Clones are cheap enough.
+#[derive(Clone)]
+pub struct TokenSecret(hmac::Key);
+
+impl fmt::Debug for TokenSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenSecret")
+    }
+}
+
+/// What was handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Handed {
+    /// The call.
+    pub call: CallId,
+    /// For whom it waits.
+    pub awaiting: Awaiting,
+    /// The attempt as which it was handed out.
+    pub attempt: AttemptId,
+}
+
+impl Handed {
+    /// What is signed: fixed widths, and a word that no other begins with.
+    fn bytes(&self) -> Vec<u8> {
+        let (call, attempt) = (self.call.0.as_bytes(), self.attempt.0.as_bytes());
+        [call, attempt.as_slice(), self.awaiting.as_str().as_bytes()].concat()
+    }
+}
+
+impl TokenSecret {
+    /// From the bytes that the ledger has.
+    pub fn new(bytes: &[u8]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, bytes))
+    }
+
+    /// The token: `<call_id>.<proof>`, the proof in 64 hexadecimal digits.
+    pub fn token(&self, handed: &Handed) -> String {
+        let proof = hmac::sign(&self.0, &handed.bytes());
+        format!("{}.{}", handed.call, hex::encode(proof))
+    }
+
+    /// Whether this is the token of what was handed out. Compared in constant time.
+    pub fn is_of(&self, token: &str, handed: &Handed) -> bool {
+        let Some((call, proof)) = token.split_once('.') else {
+            return false;
+        };
+        let Ok(proof) = hex::decode(proof) else {
+            return false;
+        };
+        call.parse() == Ok(handed.call) && hmac::verify(&self.0, &handed.bytes(), &proof).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_of_one_call_one_attempt_and_one_ledger() {
+        let handed = Handed {
+            call: CallId::generate(),
+            awaiting: Awaiting::Client,
+            attempt: AttemptId::generate(),
+        };
+        let secret = TokenSecret::new(b"a secret");
+        let token = secret.token(&handed);
+        assert!(secret.is_of(&token, &handed));
+        assert!(!TokenSecret::new(b"another").is_of(&token, &handed));
+        let others = [
+            Handed {
+                call: CallId::generate(),
+                ..handed
+            },
+            Handed {
+                attempt: AttemptId::generate(),
+                ..handed
+            },
+        ];
+        for other in others {
+            assert!(!secret.is_of(&token, &other), "{other:?}");
+            let (_, proof) = token.split_once('.').unwrap();
+            assert!(!secret.is_of(&format!("{}.{proof}", other.call), &other));
+        }
+        for cut in [
+            "",
+            ".",
+            &token[..token.len() - 1],
+            &token[1..],
+            &token[..36],
+        ] {
+            assert!(!secret.is_of(cut, &handed), "{cut}");
+        }
+        assert!(!format!("{secret:?}").contains("a secret"));
+    }
+}

@@ -1,0 +1,89 @@
+//! `toolfleet calls output`.
+
+use std::process::ExitCode;
+
+use fleet::{
+    config::BusArgs,
+    ids::{CallId, Label},
+};
+use fleet_client::calls::{ClientFailure, ClientOutput, HandedIn};
+use serde_json::value::RawValue;
+
+use crate::commands::{ask::unanswered, connect, given, output, usage::UsageError};
+
+/// What `calls output` is told.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The tool has the executor `client`: docs/client-tools.md. The same answer again is recognised, so it is safe to repeat.\n\
+                  Exit code 1 when it was not taken: `invalid_arguments`, `conflict`, `already_terminal`, `not_found` (docs/errors)"
+)]
+pub struct HandIn {
+    /// The call's id, as the envelope has it with which the call was handed out
+    call_id: CallId,
+    /// Its `awaiting.token`: the token itself, @FILE, or @- for standard input
+    #[arg(long, value_name = "TOKEN|@FILE|@-")]
+    token: String,
+    /// What came of it: the JSON itself, @FILE, or @- for standard input
+    #[arg(
+        long,
+        value_name = "JSON|@FILE|@-",
+        required_unless_present = "error",
+        conflicts_with = "error"
+    )]
+    result: Option<String>,
+    /// It failed, and why, for the model
+    #[arg(long, value_name = "TEXT")]
+    error: Option<String>,
+    /// A word for the error, for programs; at most 64 characters
+    #[arg(long, value_name = "WORD", requires = "error")]
+    code: Option<String>,
+    /// It failed, and it is certain that nothing was done
+    #[arg(long, requires = "error")]
+    not_done: bool,
+    /// Whose call it is
+    #[arg(long, default_value = "default")]
+    tenant: Label,
+    #[command(flatten)]
+    bus: BusArgs,
+    /// Print the envelope on one line
+    #[arg(long)]
+    json: bool,
+}
+
+impl HandIn {
+    pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        let token = given::bytes("--token", &self.token)?;
+        let token = String::from_utf8(token)
+            .map_err(|_not_text| UsageError("--token is not text".to_owned()))?;
+        let answer = match (&self.result, &self.error) {
+            (Some(result), _) => ClientOutput::Did {
+                result: json_of(&given::bytes("--result", result)?)?,
+            },
+            (None, error) => ClientOutput::Failed {
+                error: ClientFailure {
+                    message: error.as_deref().unwrap_or_default(),
+                    code: self.code.as_deref(),
+                },
+                not_done: self.not_done,
+            },
+        };
+        let handed_in = HandedIn {
+            call_id: self.call_id,
+            token: token.trim(),
+            answer,
+        };
+        let client = connect::client(&self.bus).await?;
+        let advice = "send it again: what was handed in already is recognised";
+        let answer = client
+            .output(&self.tenant, &handed_in)
+            .await
+            .map_err(|problem| unanswered(problem, advice))?;
+        output::print_text(answer.text()?, self.json)?;
+        Ok(ExitCode::from(u8::from(answer.head()?.is_refused())))
+    }
+}
+
+fn json_of(bytes: &[u8]) -> Result<Box<RawValue>, UsageError> {
+    serde_json::from_slice(bytes)
+        .map_err(|wrong| UsageError(format!("--result is not JSON: {wrong}")))
+}
