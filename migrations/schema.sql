@@ -404,7 +404,10 @@ $$;
 CREATE FUNCTION toolfleet.bucket_of(shared_by text, name text, tenant text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$
-    SELECT shared_by || '/' || name || CASE WHEN shared_by = 'tenant' THEN '/' || tenant ELSE '' END
+    SELECT shared_by || '/' || name || CASE shared_by
+        WHEN 'tenant' THEN '/' || split_part(tenant, '/', 1)
+        WHEN 'argument' THEN coalesce('/' || tenant, '')
+        ELSE '' END
 $$;
 
 CREATE FUNCTION toolfleet.cancel(call uuid, actor text, reason text DEFAULT NULL::text, in_tenant text DEFAULT NULL::text) RETURNS TABLE(verdict text, state text, worker_id uuid, dispatcher_id uuid)
@@ -529,7 +532,8 @@ CREATE FUNCTION toolfleet.close_bucket(tool text, tenant text, for_ms bigint) RE
     AS $$
     INSERT INTO toolfleet.rate_buckets AS b (bucket, shared_by, name, tenant, tat, closed_until, used_at)
     SELECT toolfleet.bucket_of(r.shared_by, r.name, close_bucket.tenant), r.shared_by, r.name,
-        CASE WHEN r.shared_by = 'tenant' THEN close_bucket.tenant END, clock_timestamp(),
+        CASE r.shared_by WHEN 'tenant' THEN split_part(close_bucket.tenant, '/', 1) WHEN 'argument' THEN close_bucket.tenant END,
+        clock_timestamp(),
         clock_timestamp() + least(greatest(close_bucket.for_ms, 0), 3600000) * interval '1 millisecond', clock_timestamp()
     FROM toolfleet.rate_of(close_bucket.tool) r
     ON CONFLICT (bucket) DO UPDATE SET closed_until = greatest(b.closed_until, EXCLUDED.closed_until)
@@ -947,6 +951,7 @@ CREATE TABLE toolfleet.open_calls (
     done_secret uuid,
     rate_at timestamp with time zone,
     no_store boolean,
+    rate_key text,
     awaiting text,
     CONSTRAINT open_calls_check CHECK (((state <> 'queued'::toolfleet.call_state) OR (attempt_id IS NULL))),
     CONSTRAINT open_calls_check1 CHECK (((NOT held) OR (state = 'queued'::toolfleet.call_state))),
@@ -1672,7 +1677,9 @@ CREATE FUNCTION toolfleet.rate_of(tool text) RETURNS TABLE(shared_by text, name 
     AS $$
     SELECT r.shared_by, r.name, n.calls, n.per_ms, n.burst, ceil(n.per_ms * 1000.0 / n.calls)::bigint, c.control_id
     FROM (
-        SELECT CASE WHEN v.rate_limit->>'share' IS NOT NULL THEN 'share' ELSE coalesce(v.rate_limit->>'by', 'tool') END AS shared_by,
+        SELECT CASE WHEN v.rate_limit->>'share' IS NOT NULL THEN 'share'
+                    WHEN v.rate_limit->>'by' LIKE '/%' THEN 'argument'
+                    ELSE coalesce(v.rate_limit->>'by', 'tool') END AS shared_by,
                coalesce(v.rate_limit->>'share', v.tool) AS name, v.rate_limit AS own
         FROM (SELECT l.tool, l.rate_limit FROM toolfleet.tool_versions l WHERE l.tool = rate_of.tool ORDER BY l.version DESC LIMIT 1) v
         WHERE v.rate_limit IS NOT NULL
@@ -2167,8 +2174,9 @@ BEGIN
         END IF;
         EXIT WHEN FOUND;
         INSERT INTO toolfleet.rate_buckets (bucket, shared_by, name, tenant, tat, used_at)
-        VALUES (id, take_starts.shared_by, take_starts.name,
-            CASE WHEN take_starts.shared_by = 'tenant' THEN take_starts.tenant END, clock_timestamp(), clock_timestamp())
+        VALUES (id, take_starts.shared_by, take_starts.name, CASE take_starts.shared_by
+                WHEN 'tenant' THEN split_part(take_starts.tenant, '/', 1) WHEN 'argument' THEN take_starts.tenant END,
+            clock_timestamp(), clock_timestamp())
         ON CONFLICT (bucket) DO NOTHING
         RETURNING * INTO b;
         EXIT WHEN FOUND;
@@ -2906,7 +2914,11 @@ CREATE VIEW toolfleet.controls AS
                                      CROSS JOIN LATERAL toolfleet.rate_of(v.tool) r(shared_by, name, calls, per_ms, burst, step_us, control_id))
                                   WHERE (r.name = c.subject))
                             END)))
-                     LIMIT 100000) w)
+                    UNION ALL
+                     SELECT
+                       FROM toolfleet.open_calls o
+                      WHERE ((c.kind = 'limit'::text) AND o.held AND (o.line ~~ 'tool/%/%'::text) AND (split_part(o.line, '/'::text, 2) = c.subject))
+             LIMIT 100000) w)
             ELSE NULL::bigint
         END AS waiting
    FROM toolfleet.live_controls c
@@ -3219,7 +3231,7 @@ CREATE VIEW toolfleet.limits AS
  SELECT r.name,
     r.shared_by,
     r.tools,
-    b.tenant,
+    NULLIF(split_part(b.tenant, '/'::text, 1), ''::text) AS tenant,
     r.calls,
     r.per_ms,
     r.burst,
@@ -3233,7 +3245,8 @@ CREATE VIEW toolfleet.limits AS
             ELSE NULL::timestamp with time zone
         END AS closed_until,
     COALESCE(b.given, (0)::bigint) AS starts,
-    b.used_at
+    b.used_at,
+    NULLIF(split_part(b.tenant, '/'::text, 2), ''::text) AS key
    FROM ((( SELECT r_1.name,
             r_1.shared_by,
             array_agg(v.tool ORDER BY v.tool) AS tools,

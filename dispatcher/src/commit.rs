@@ -60,7 +60,13 @@ pub(crate) async fn commit(
         }
     };
     if refuses && admission.starts_now() {
-        Box::pin(starts::enter(door, &submission.tenant, &submission.tool)).await?;
+        Box::pin(starts::enter(
+            door,
+            &submission.tenant,
+            &submission.tool,
+            admission.rate_key,
+        ))
+        .await?;
     }
     let call = new_call(door.dispatcher, &submission, &checked, id, &admission);
     // It may hold the answers that the arguments refer to, and the caller waits from here on.
@@ -201,6 +207,7 @@ pub(crate) fn new_call(
         }),
         held: admission.is_held(),
         line: admission.line.clone(),
+        rate_key: admission.rate_key,
         key: key.map(|hash| NewKey {
             hash,
             original_hash: submission.original_hash,

@@ -174,6 +174,7 @@ pub(crate) mod tests {
             args_hash: [3; 32],
             original_args: None,
             no_store: false,
+            rate_key: None,
             coercions: Vec::new(),
             session: None,
             run: None,

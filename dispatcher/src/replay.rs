@@ -100,14 +100,7 @@ pub(crate) async fn replay(
     let (call, tenant) = (found.call_id, &submission.tenant);
     match submission.headers.prefer {
         Prefer::RespondAsync => as_it_stands(door, call, tenant, true).await,
-        Prefer::Wait(wait) => {
-            let row = find(door, call, tenant).await?;
-            // Its caller is the one who has to do it.
-            if row.state() == State::AwaitingClient {
-                return Ok(hand_over::standing(door, &row, true));
-            }
-            wait_for(door, call, tenant, wait, true).await
-        }
+        Prefer::Wait(wait) => wait_for(door, call, tenant, wait, true).await,
     }
 }
 
@@ -130,6 +123,10 @@ pub(crate) async fn wait_for(
     let elsewhere = news::of_call(&door.bus, call).await;
     let row = find(door, call, tenant).await?;
     waiting.may_be_told_with(row.done_secret);
+    // Who submits it is the one who has to do it.
+    if replayed && row.state() == State::AwaitingClient {
+        return Ok(hand_over::standing(door, &row, replayed));
+    }
     let wait = until.saturating_duration_since(Instant::now());
     if !row.state().answers_waiters()
         && let Some(envelope) = waiting.decided(wait, row.left(), elsewhere).await

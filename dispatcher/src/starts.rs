@@ -7,6 +7,7 @@ use std::time::Duration;
 use fleet::{
     ids::{Label, ToolName},
     modes::{Brake, InterceptMode},
+    rate_key::RateKey,
     said,
     store::starts::{self, Started, Wanted},
     telemetry::metrics,
@@ -27,19 +28,29 @@ pub(crate) fn refusal(tool: &ToolName, next: Duration) -> Refusal {
 }
 
 /// Takes a start time for a new call, or refuses it.
-pub(crate) async fn enter(door: &Door, tenant: &Label, tool: &ToolName) -> Result<(), Refusal> {
-    match take(door, tenant, &[(tool, 1)]).await?.first() {
+pub(crate) async fn enter(
+    door: &Door,
+    tenant: &Label,
+    tool: &ToolName,
+    key: Option<RateKey>,
+) -> Result<(), Refusal> {
+    let wanted = Wanted {
+        tool,
+        key,
+        calls: 1,
+    };
+    match take(door, tenant, &[wanted]).await?.first() {
         Some(started) if started.calls == 0 => Err(refusal(tool, started.next)),
         Some(_) | None => Ok(()),
     }
 }
 
-/// Takes start times for so many new calls of each of these tools, in one statement. Where operators have switched the limit off,
+/// Takes start times for so many new calls of each of these tools and keys, in one statement. Where operators have switched the limit off,
 /// none; where it only observes, all may start.
 pub(crate) async fn take(
     door: &Door,
     tenant: &Label,
-    wanted: &[(&ToolName, u32)],
+    wanted: &[Wanted<'_>],
 ) -> Result<Vec<Started>, Refusal> {
     let (controls, now) = (door.registry.controls(), Instant::now());
     let mode_of = |tool: &ToolName| {
@@ -48,20 +59,15 @@ pub(crate) async fn take(
     };
     let asked = wanted
         .iter()
-        .filter(|(tool, _)| mode_of(tool) != InterceptMode::Off);
-    let asked: Vec<_> = asked
-        .map(|(tool, calls)| Wanted {
-            tool,
-            calls: *calls,
-        })
-        .collect();
+        .filter(|of| mode_of(of.tool) != InterceptMode::Off);
+    let asked: Vec<_> = asked.cloned().collect();
     let mut taken = Vec::new();
     if !asked.is_empty() {
         let taking = starts::take(&door.pool, tenant, &asked).await;
         taken = taking.map_err(|error| Refusal::unreadable(&error))?;
     }
     let mut taken = taken.into_iter();
-    let started = wanted.iter().map(|(tool, calls)| {
+    let started = wanted.iter().map(|Wanted { tool, calls, .. }| {
         let all = Started {
             calls: *calls,
             next: Duration::ZERO,

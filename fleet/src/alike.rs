@@ -32,6 +32,17 @@ pub(crate) fn is_same(one: &Value, other: &Value) -> bool {
     }
 }
 
+/// One spelling for all numbers that are [the same](is_same) as this one, from its text.
+pub(crate) fn spelling(number: &str) -> String {
+    match Decimal::of(number) {
+        Some(decimal) => {
+            let sign = if decimal.is_negative { "-" } else { "" };
+            format!("{sign}{}e{}", decimal.digits, decimal.power)
+        }
+        None => number.to_owned(),
+    }
+}
+
 /// A number as its digits, without zeros at either end, and the power of ten of the last of them.
 #[derive(PartialEq, Eq)]
 struct Decimal {
@@ -119,6 +130,8 @@ mod tests {
             let (longer, moved) = (format!("{whole}.{zeros}0"), format!("{whole}{zeros}e-{by}"));
             prop_assert!(same(&plain, &longer));
             prop_assert!(whole == 0 || same(&plain, &moved));
+            prop_assert_eq!(spelling(&plain), spelling(&longer));
+            prop_assert_eq!(spelling(&plain), spelling(&moved));
             let larger = format!("{whole}e{by}");
             prop_assert_eq!(same(&plain, &larger), by == 0 || whole == 0);
         }

@@ -133,6 +133,11 @@ impl<'a> LazyArguments<'a> {
         }
     }
 
+    /// The value at this JSON pointer, if there is one.
+    pub fn at(&self, pointer: &str) -> Option<&Value> {
+        self.parsed()?.pointer(pointer)
+    }
+
     fn parsed(&self) -> Option<&Value> {
         if self.value.is_some() {
             return self.value;
@@ -171,9 +176,7 @@ impl ArgumentEquals {
         let Some(wanted) = &self.value else {
             return true;
         };
-        let found = arguments
-            .parsed()
-            .and_then(|all| all.pointer(&self.pointer));
+        let found = arguments.at(&self.pointer);
         found.is_some_and(|found| is_same(wanted, found))
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     call::Priority,
     controls::ControlId,
     ids::{CallId, InvalidName, QueueName, ToolName},
+    rate_key::RateKey,
 };
 
 /// Where a held call waits: in the line of its queue, or, if its tool has a limit, in the line of its tool, so that it delays
@@ -25,6 +26,8 @@ pub enum Line {
     Slots(QueueName),
     /// The calls of a tool with a limit.
     Tool(ToolName),
+    /// Those with this key, where each value of an argument has start times of its own: so no value delays another one.
+    Key(ToolName, RateKey),
     /// Calls that wait for the end of a pause. Nothing is released from here: they go back to their own line first.
     Pause(ControlId),
     /// Calls that wait for a target that fails. A few are released from here to probe it; when its breaker is closed, the others
@@ -88,12 +91,20 @@ const BREAKER: &str = "breaker/";
 /// Precedes the id of the call whose answer is waited for.
 const AFTER: &str = "after/";
 
+impl Line {
+    /// Before the lines of all keys of a tool, and what each of them begins with.
+    pub fn first_of_keys(tool: &ToolName) -> String {
+        format!("{TOOL}{tool}/")
+    }
+}
+
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Queue(queue) => queue.fmt(f),
             Self::Slots(queue) => write!(f, "{SLOTS}{queue}"),
             Self::Tool(tool) => write!(f, "{TOOL}{tool}"),
+            Self::Key(tool, key) => write!(f, "{TOOL}{tool}/{key}"),
             Self::Pause(id) => write!(f, "{PAUSE}{id}"),
             Self::Breaker(id) => write!(f, "{BREAKER}{id}"),
             Self::After(call) => write!(f, "{AFTER}{call}"),
@@ -106,7 +117,10 @@ impl FromStr for Line {
 
     fn from_str(text: &str) -> Result<Self, InvalidName> {
         if let Some(tool) = text.strip_prefix(TOOL) {
-            tool.parse().map(Self::Tool)
+            match tool.split_once('/') {
+                Some((tool, key)) => Ok(Self::Key(tool.parse()?, key.parse()?)),
+                None => tool.parse().map(Self::Tool),
+            }
         } else if let Some(queue) = text.strip_prefix(SLOTS) {
             queue.parse().map(Self::Slots)
         } else if let Some(id) = text.strip_prefix(PAUSE) {

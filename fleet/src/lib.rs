@@ -35,6 +35,7 @@ pub mod modes;
 pub mod controls;
 
 pub mod hold;
+pub mod rate_key;
 
 pub mod lost_writes;
 

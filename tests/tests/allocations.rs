@@ -233,6 +233,7 @@ fn new_call() -> NewCall {
         priority: Priority::Normal,
         hand_over: None,
         line: "default".parse().unwrap(),
+        rate_key: None,
         held: false,
         key: Some(NewKey {
             hash,

@@ -25,8 +25,9 @@ pub(crate) fn asked(worker: &WorkerProcess, executed: &Executed) -> Option<Durat
 /// Closes the bucket. Where the ledger does not answer it stays open, and the next attempt hears the same.
 pub(crate) async fn close(worker: &WorkerProcess, executed: &Executed, pause: Duration) {
     let attempt = &executed.attempt;
-    let (tool, tenant) = (&attempt.tool.manifest.name, &attempt.claimed.tenant);
-    if let Err(error) = starts::close(&worker.pool, tool, tenant, pause).await {
+    let (tool, claimed) = (&attempt.tool.manifest.name, &attempt.claimed);
+    let (tenant, call) = (&claimed.tenant, claimed.call_id);
+    if let Err(error) = starts::close(&worker.pool, tool, tenant, call, pause).await {
         tracing::debug!(error = report(&error), "a bucket was not closed");
     }
 }

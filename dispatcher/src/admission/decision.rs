@@ -9,6 +9,7 @@ use fleet::{
     hold::{HeldWhy, Line},
     ids::QueueName,
     manifest::Manifest,
+    rate_key::RateKey,
     said,
     wire::{code::Code, message::Message},
 };
@@ -40,6 +41,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) no_quota: Option<NoQuota>,
     /// The breaker of its target is shut, and calls of its tool wait for it.
     pub(crate) shut: Option<BreakerId>,
+    /// Which calls of its tool it shares start times with, where each value of an argument has its own.
+    pub(crate) rate_key: Option<RateKey>,
     /// The newest version of its tool, and the queue of its own.
     pub(crate) tool: Option<(&'a Manifest, &'a QueueName)>,
     /// The stream has no room for its pointer, or other calls wait for that room already; or its tenant has as many calls of its
@@ -109,7 +112,7 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Decision {
     match facts.tool {
         // Of a limited tool, only a release counts the free places and start times, over the whole fleet.
         Some((tool, queue)) if always_waits(tool) || facts.no_room => {
-            let line = line_of(tool, queue, facts.shares_slots);
+            let line = line_of(tool, queue, facts.rate_key, facts.shares_slots);
             Decision::Hold(why_of(&line), line)
         }
         Some(_) | None => Decision::Now,
@@ -121,10 +124,23 @@ pub(super) fn always_waits(tool: &Manifest) -> bool {
     tool.concurrency.is_some() || tool.rate_limit.is_some() && !tool.refuses_over_limit()
 }
 
-/// The line in which a call waits: its tool's own if the newest version has a limit, else one of the call's queue.
-pub(crate) fn line_of(tool: &Manifest, queue: &QueueName, shares_slots: bool) -> Line {
+/// The line in which a call waits: its tool's own if the newest version has a limit, that of its key if values have start times of their
+/// own, else one of the call's queue.
+pub(crate) fn line_of(
+    tool: &Manifest,
+    queue: &QueueName,
+    key: Option<RateKey>,
+    shares_slots: bool,
+) -> Line {
+    let key = key.filter(|_| tool.rate_pointer().is_some());
     match (tool.is_limited(), shares_slots) {
-        (true, _) => Line::Tool(tool.name.clone()),
+        (true, _) => {
+            let name = tool.name.clone();
+            key.map_or_else(
+                || Line::Tool(name.clone()),
+                |key| Line::Key(name.clone(), key),
+            )
+        }
         (false, true) => Line::Slots(queue.clone()),
         (false, false) => Line::Queue(queue.clone()),
     }
@@ -135,7 +151,7 @@ const fn why_of(line: &Line) -> HeldWhy {
     match line {
         Line::Queue(_) => HeldWhy::Room,
         Line::Slots(_) => HeldWhy::Slots,
-        Line::Tool(_) => HeldWhy::Limit,
+        Line::Tool(_) | Line::Key(..) => HeldWhy::Limit,
         Line::Pause(_) => HeldWhy::Pause,
         Line::Breaker(_) => HeldWhy::Breaker,
         Line::After(_) => HeldWhy::Follows,
@@ -469,7 +485,7 @@ mod tests {
     fn a_call_that_is_published_has_the_line_in_which_it_would_wait() {
         let line = |concurrency, shares| {
             let tool = tool(concurrency);
-            line_of(&tool, &tool.queue, shares).to_string()
+            line_of(&tool, &tool.queue, None, shares).to_string()
         };
         assert_eq!(line(None, false), "payments");
         assert_eq!(line(None, true), "slots/payments");

@@ -6,12 +6,14 @@
 
 mod answered;
 mod decision;
+mod key;
 mod pause;
 mod shut;
 
 use fleet::{
     hold::{HeldWhy, Line},
     ids::CallId,
+    rate_key::RateKey,
 };
 
 pub(crate) use self::decision::{Facts, NoSlot, line_of};
@@ -33,6 +35,8 @@ use crate::{
 pub(crate) struct Admission {
     /// Where it waits when it is held.
     pub(crate) line: Line,
+    /// Which calls of its tool it shares start times with, where each value of an argument has its own.
+    pub(crate) rate_key: Option<RateKey>,
     /// Why it is held; `None`: it is published.
     held: Option<HeldWhy>,
     /// The permit to publish it.
@@ -60,6 +64,7 @@ pub(crate) async fn admit(
             ..Facts::default()
         })?;
     }
+    let rate_key = key::of(tenant, checked).await?;
     let (quota, no_quota) = match door.quota.admit(tenant, call).await {
         Ok(admitted) => (admitted, None),
         Err(none) => (Admitted::default(), Some(none)),
@@ -70,6 +75,7 @@ pub(crate) async fn admit(
             ..Facts::default()
         })?;
         return Ok(Admission {
+            rate_key: None,
             line: Line::Queue(tool.queue.clone()),
             held: None,
             permit: None,
@@ -93,18 +99,20 @@ pub(crate) async fn admit(
         no_quota,
         pause: pause.as_ref(),
         shut,
+        rate_key,
         tool: Some((newest, &tool.queue)),
         no_room: permit.is_none(),
         shares_slots,
         ..Facts::default()
     };
     let (held, line) = match decide(&facts) {
-        Decision::Now => (None, line_of(newest, &tool.queue, shares_slots)),
+        Decision::Now => (None, line_of(newest, &tool.queue, rate_key, shares_slots)),
         Decision::Hold(why, line) => (Some(why), line),
         Decision::Refuse(refusal) => return Err(refusal),
     };
     Ok(Admission {
         line,
+        rate_key,
         held,
         permit,
         quota,
@@ -156,6 +164,7 @@ impl Admission {
     pub(crate) fn held(line: Line) -> Self {
         Self {
             line,
+            rate_key: None,
             held: Some(HeldWhy::Room),
             permit: None,
             quota: Admitted::default(),

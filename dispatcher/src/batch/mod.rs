@@ -24,6 +24,7 @@ use fleet::{
         keys::{self, KeyRow},
         lane::Reply,
         read,
+        starts::Wanted,
     },
     telemetry::{
         spans::{self, Step},
@@ -234,7 +235,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Takes the start times of calls that are refused without one, those of each tool together; a known key is answered with its
+    /// Takes the start times of calls that are refused without one, those of each tool and key together; a known key is answered with its
     /// call, and takes none.
     async fn take_starts(&mut self) {
         let paced = std::mem::take(&mut self.paced);
@@ -257,13 +258,19 @@ impl<'a> Batch<'a> {
             match known.filter(|key| !key.lapsed) {
                 Some(key) => self.meet(place, pending.into_submission(), key).await,
                 None => {
-                    *wanted.entry(pending.call.tool.clone()).or_insert(0_u32) += 1;
+                    let of = (pending.call.tool.clone(), pending.call.rate_key);
+                    *wanted.entry(of).or_insert(0_u32) += 1;
                     fresh.push((place, pending));
                 }
             }
         }
-        let tools: Vec<_> = wanted.iter().map(|(tool, calls)| (tool, *calls)).collect();
-        let started = starts::take(self.door, self.tenant, &tools).await;
+        let asked = wanted.iter().map(|((tool, key), calls)| Wanted {
+            tool,
+            key: *key,
+            calls: *calls,
+        });
+        let asked: Vec<_> = asked.collect();
+        let started = starts::take(self.door, self.tenant, &asked).await;
         let mut started: HashMap<_, _> = match started {
             Ok(started) => wanted.keys().zip(started).collect(),
             Err(unreadable) => {
@@ -276,7 +283,7 @@ impl<'a> Batch<'a> {
         };
         for (place, pending) in fresh {
             let tool = &pending.call.tool;
-            match started.get_mut(tool) {
+            match started.get_mut(&(tool.clone(), pending.call.rate_key)) {
                 Some(left) if left.calls == 0 => {
                     let refusal = starts::refusal(tool, left.next);
                     self.refuse(place, named(&pending.submission), refusal);

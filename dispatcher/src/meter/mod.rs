@@ -56,7 +56,7 @@ impl Meter {
                     queue.set_holds(true);
                 }
             }
-            Line::Tool(_) | Line::Pause(_) | Line::Breaker(_) | Line::After(_) => {}
+            Line::Tool(_) | Line::Key(..) | Line::Pause(_) | Line::Breaker(_) | Line::After(_) => {}
         }
         self.look_at_lines();
     }

@@ -28,11 +28,13 @@
 mod breakers;
 mod due;
 mod expiry;
+mod keys;
 mod learn;
 mod ledger;
 mod lines;
 mod orphans;
 mod pace;
+mod paced;
 mod pauses;
 mod probe;
 mod release;

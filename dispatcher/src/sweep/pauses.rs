@@ -168,7 +168,7 @@ impl Sweep {
     fn own_line(&self, held: &HeldCall) -> Line {
         let shares_slots = self.running.most().is_some();
         match self.registry.current(&held.tool) {
-            Some(newest) => line_of(&newest.manifest, &held.queue, shares_slots),
+            Some(newest) => line_of(&newest.manifest, &held.queue, held.rate_key, shares_slots),
             None => Line::Queue(held.queue.clone()),
         }
     }

@@ -21,6 +21,7 @@ use fleet::{
     ids::{CallId, Label},
     manifest::ProbeSpec,
     probe::{self, PROBES_MAX, ProbeFinding, Said, Subject},
+    rate_key::RateKey,
     references,
     registry::Tool,
     store::{
@@ -178,7 +179,9 @@ impl Sweep {
             // It is due again soon, and is not counted as asked.
             return Ok(());
         }
+        let pointer = tool.manifest.rate_pointer();
         let probe = NewProbe {
+            rate_key: pointer.map(|at| RateKey::of(&doubted.tenant, at, &arguments.seen())),
             call_id: CallId::generate(),
             tool: tool.manifest.name.clone(),
             tool_version: tool.manifest.version,

@@ -8,12 +8,10 @@ use fleet::{
     controls::ControlId,
     hold::{self, Line},
     ids::{Label, QueueName, ToolName},
-    modes::{Brake, InterceptMode},
     store::{
         PgConnection, StoreError, limited,
         release::{self, Holding, Released},
         session::within,
-        starts::{self, FreeStarts},
         under_way,
     },
     telemetry::{metrics, report},
@@ -21,7 +19,7 @@ use fleet::{
 use futures_util::{FutureExt, StreamExt, future::join_all};
 use tokio::time::{Instant, sleep};
 
-use super::{Sweep, breakers::ReleasedProbes, every, turn::Turn};
+use super::{Sweep, breakers::ReleasedProbes, every, keys::KeyTurn, turn::Turn};
 use crate::quota::Look;
 
 /// How often the lines are visited while calls are held, and while none is known to be.
@@ -57,6 +55,8 @@ struct Releasing {
     handed_back: Option<ControlId>,
     /// What was released to probe targets.
     probes: ReleasedProbes,
+    /// How far the lines of keys were served, of each tool that has some.
+    keys: HashMap<ToolName, KeyTurn>,
     /// Whether calls wait for a target, whose time may be over soon.
     await_targets: bool,
     /// Whether the log says already that calls wait in a line of an unknown kind.
@@ -78,7 +78,8 @@ impl Sweep {
         };
         loop {
             let holds = || self.meter.queues().iter().any(|(_, meter)| meter.holds());
-            let pause = if releasing.last.is_empty() && !releasing.await_targets && !holds() {
+            let none_wait = releasing.last.is_empty() && releasing.keys.is_empty();
+            let pause = if none_wait && !releasing.await_targets && !holds() {
                 IDLE
             } else {
                 BUSY
@@ -111,6 +112,7 @@ impl Sweep {
             lines,
             pauses,
             breakers,
+            keyed,
             unknown,
         } = within(doing, STATEMENT_MAX, looking).await?;
         if let Some(line) = unknown.filter(|_| !releasing.said_unknown) {
@@ -135,6 +137,12 @@ impl Sweep {
             let last = releasing.last.remove(&line);
             let last = self.release_line(connection, &line, last).await?;
             releasing.last.extend(last.map(|last| (line, last)));
+        }
+        releasing.keys.retain(|tool, _| keyed.contains(tool));
+        for tool in keyed {
+            let turn = releasing.keys.remove(&tool).unwrap_or_default();
+            let turn = self.release_keys(connection, &tool, turn).await?;
+            releasing.keys.insert(tool, turn);
         }
         Ok(())
     }
@@ -168,6 +176,7 @@ impl Sweep {
                 Line::Tool(_) if is_paced => AT_ONCE,
                 Line::Queue(_)
                 | Line::Tool(_)
+                | Line::Key(..)
                 | Line::Pause(_)
                 | Line::Breaker(_)
                 | Line::After(_) => at_once,
@@ -186,6 +195,7 @@ impl Sweep {
                 }
                 Line::Queue(_)
                 | Line::Tool(_)
+                | Line::Key(..)
                 | Line::Pause(_)
                 | Line::Breaker(_)
                 | Line::After(_) => Turn::of(tenants, at_once),
@@ -247,77 +257,6 @@ impl Sweep {
         Ok(turn)
     }
 
-    /// Whether attempts of the line's tool may start only so often.
-    fn is_paced(&self, line: &Line) -> bool {
-        let Line::Tool(tool) = line else {
-            return false;
-        };
-        let current = self.registry.current(tool);
-        current.is_some_and(|current| current.manifest.rate_limit.is_some())
-    }
-
-    /// The turn of tenants whose calls may start in the next half second, or for whom operators have taken the limit away.
-    async fn turn_of_starts(
-        &self,
-        connection: &mut PgConnection,
-        tool: &ToolName,
-        tenants: Vec<Label>,
-        room: usize,
-    ) -> Result<Turn, StoreError> {
-        let looking = starts::free(&mut *connection, tool, &tenants);
-        let free = within("look for free start times", STATEMENT_MAX, looking).await?;
-        let (controls, now) = (self.registry.controls(), Instant::now());
-        let is_free = |tenant: &Label| {
-            let mode = controls
-                .modes()
-                .of_brake(Brake::RateLimit, tool, Some(tenant), now);
-            mode != InterceptMode::Enforce
-        };
-        let mut turn = match free {
-            FreeStarts::Unlimited => Turn::of(tenants, room),
-            FreeStarts::Shared(free) => {
-                let free = usize::try_from(free).unwrap_or(usize::MAX);
-                let (freed, bound): (Vec<_>, Vec<_>) = tenants.into_iter().partition(is_free);
-                let mut turn = Turn::of(bound, room.min(free));
-                let taken: usize = turn.shares.iter().map(|(_, share)| share).sum();
-                let more = Turn::of(freed, room - taken);
-                turn.shares.extend(more.shares);
-                turn.last = turn.last.or(more.last);
-                turn
-            }
-            FreeStarts::Each(mut each) => {
-                let free = tenants.into_iter().map(|tenant| {
-                    let free = if is_free(&tenant) {
-                        u64::MAX
-                    } else {
-                        each.remove(&tenant).unwrap_or(0)
-                    };
-                    (tenant, free)
-                });
-                Turn::within(free, room)
-            }
-        };
-        if let Some(most) = self.most_of_starts(tool) {
-            let counting = under_way::of_tool(connection, tool);
-            let counted = within("count a tool's tenants", STATEMENT_MAX, counting).await?;
-            let left =
-                |tenant: &Label| most.saturating_sub(counted.get(tenant).copied().unwrap_or(0));
-            turn.at_most(left);
-        }
-        Ok(turn)
-    }
-
-    /// How many calls of a tenant may be under way of a tool that bounds starts and not attempts: as many as of the others in its
-    /// queue. `None`: no bound.
-    fn most_of_starts(&self, tool: &ToolName) -> Option<u64> {
-        let current = self.registry.current(tool)?;
-        let manifest = &current.manifest;
-        match manifest.concurrency {
-            Some(_its_own) => None,
-            None => self.running.most_of(&manifest.queue),
-        }
-    }
-
     /// Counts the calls of tenants that are under way in queues.
     async fn count_running(
         &self,
@@ -339,7 +278,7 @@ impl Sweep {
     }
 
     /// How many more of a line's calls may go to NATS now.
-    async fn room_of(
+    pub(super) async fn room_of(
         &self,
         connection: &mut PgConnection,
         line: &Line,
@@ -349,12 +288,21 @@ impl Sweep {
             // Nobody is released from there: who waits for a pause, for a breaker to close or for another call, goes back to another
             // line first.
             Line::Pause(_) | Line::Breaker(_) | Line::After(_) => 0,
-            Line::Tool(tool) => {
-                let counting = limited::admitted(connection, tool);
-                let counted = within("count the calls of a tool", STATEMENT_MAX, counting).await?;
+            // All keys of a tool share its room.
+            Line::Tool(tool) | Line::Key(tool, _) => {
+                let counting = limited::admitted(&mut *connection, tool);
+                let mut counted =
+                    within("count the calls of a tool", STATEMENT_MAX, counting).await?;
                 let current = self.registry.current(tool);
                 let manifest = current.as_ref().map(|current| &current.manifest);
                 let places = manifest.and_then(|manifest| manifest.concurrency);
+                let by_key = manifest.is_some_and(|manifest| manifest.rate_pointer().is_some());
+                if let Some(places) = places.filter(|_| by_key) {
+                    let counting = limited::on_their_way_by_key(connection, tool, places);
+                    let doing = "count the calls of a tool's values";
+                    let more = within(doing, STATEMENT_MAX, counting).await?;
+                    counted.on_its_way = counted.on_its_way.saturating_add(more);
+                }
                 let paced = manifest.filter(|manifest| manifest.rate_limit.is_some());
                 match paced {
                     // Who has a start time is on its way, too, for half a second: without places only the stream bounds them.
@@ -394,7 +342,18 @@ impl Sweep {
         line: &Line,
         turn: &Turn,
     ) -> Result<usize, StoreError> {
-        let releasing = release::release(connection, line, &turn.shares);
+        let of_line = |(tenant, share): &(Label, usize)| (line.clone(), tenant.clone(), *share);
+        let shares: Vec<_> = turn.shares.iter().map(of_line).collect();
+        self.release_shares(connection, &shares).await
+    }
+
+    /// Releases so many calls of these tenants in these lines and publishes them. Returns their number.
+    pub(super) async fn release_shares(
+        &self,
+        connection: &mut PgConnection,
+        shares: &[(Line, Label, usize)],
+    ) -> Result<usize, StoreError> {
+        let releasing = release::release_of_lines(connection, shares);
         let released = within("release held calls", STATEMENT_MAX, releasing).await;
         // Without an answer they may have been released, and are not published.
         let released = released.inspect_err(|_silent| self.publisher.suspect())?;

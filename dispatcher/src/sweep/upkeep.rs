@@ -17,12 +17,15 @@ use super::{
 /// How many steps of old answers are dropped in one go.
 const ANSWER_STEPS: usize = 20;
 
+/// How many steps of buckets of values are dropped in one go: more than a fleet makes in a minute.
+const BUCKET_STEPS: usize = 100;
+
 /// The hot tables whose last vacuum was for nothing.
 type Rests = HashMap<&'static str, Rest>;
 
 impl Sweep {
     /// Vacuums every second where there is something to vacuum, for until then new rows go to pages of their own, and where
-    /// a snapshot kept the dead rows, not before it is another one; folds counts every few seconds, drops old answers every minute,
+    /// a snapshot kept the dead rows, not before it is another one; folds counts every few seconds, drops old answers and buckets of values every minute,
     /// keeps partitions every hour.
     /// Cancel-safe: each is one statement.
     pub(super) async fn keep_up(self) {
@@ -37,7 +40,7 @@ impl Sweep {
             let kept = tokio::select! {
                 _ = often.tick() => self.vacuum(&mut rests).await,
                 _ = seldom.tick() => self.fold().await,
-                _ = minutely.tick() => self.old_answers().await,
+                _ = minutely.tick() => self.old_answers().await.and(self.buckets_of_values().await),
                 _ = hourly.tick() => self.partitions().await.and(self.recount().await).and(self.buckets().await).and(self.breakers().await).and(self.run_times().await),
             };
             self.warn("upkeep", kept);
@@ -104,6 +107,25 @@ impl Sweep {
     async fn buckets(&self) -> Result<(), StoreError> {
         let mut connection = self.postgres.connect_for_upkeep().await?;
         starts::drop_unused(&mut connection).await.map(drop)
+    }
+
+    async fn buckets_of_values(&self) -> Result<(), StoreError> {
+        // Those of a tool that has no such limit any more go with the others.
+        let tools = self.registry.all_current();
+        if !tools
+            .iter()
+            .any(|tool| tool.manifest.rate_pointer().is_some())
+        {
+            return Ok(());
+        }
+        let mut connection = self.postgres.connect_for_upkeep().await?;
+        for _ in 0..BUCKET_STEPS {
+            let dropped = starts::drop_unused_values(&mut connection).await?;
+            if dropped < starts::DROPPED_AT_ONCE {
+                break;
+            }
+        }
+        Ok(())
     }
 
     async fn run_times(&self) -> Result<(), StoreError> {

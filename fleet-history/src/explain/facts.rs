@@ -165,8 +165,11 @@ pub(crate) struct ToolLimit {
 pub(crate) struct RateFacts {
     /// The tool's name, or the one of a shared limit.
     pub(crate) name: String,
-    /// `tool`, `tenant` or `share`.
+    /// `tool`, `tenant`, `argument` or `share`.
     pub(crate) shared_by: String,
+    /// The argument whose values have start times of their own, a JSON pointer.
+    #[serde(default)]
+    pub(crate) pointer: Option<String>,
     /// Nothing where a shared limit is not set.
     pub(crate) calls: Option<i64>,
     pub(crate) per_ms: Option<i64>,

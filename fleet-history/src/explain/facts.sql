@@ -63,15 +63,24 @@ SELECT row_to_json(f)::text FROM (
                 WHERE t.tool = c.tool AND t.current AND t.concurrency IS NOT NULL) l) AS tool_limit,
            (SELECT row_to_json(l) FROM (
                 SELECT r.name, r.shared_by, r.calls, r.per_ms, r.burst, r.control_id,
-                       CASE WHEN r.shared_by <> 'tenant' OR r.tenant = c.tenant THEN r.next_start_at END AS next_start_at,
-                       CASE WHEN r.shared_by <> 'tenant' OR r.tenant = c.tenant THEN r.closed_until END AS closed_until
-                FROM toolfleet.limits r WHERE c.tool = ANY (r.tools)
+                       CASE WHEN own.is_own THEN r.next_start_at END AS next_start_at,
+                       CASE WHEN own.is_own THEN r.closed_until END AS closed_until,
+                       CASE WHEN r.shared_by = 'argument' THEN (
+                            SELECT t.manifest #>> '{rate_limit,by}' FROM toolfleet.tools t WHERE t.tool = c.tool AND t.current) END AS pointer
+                FROM toolfleet.limits r
+                CROSS JOIN LATERAL (SELECT CASE r.shared_by
+                        WHEN 'tenant' THEN r.tenant = c.tenant
+                        -- The line of a tool's call with a key ends with it.
+                        WHEN 'argument' THEN r.tenant = c.tenant
+                            AND coalesce(r.key, '') = CASE WHEN c.line LIKE 'tool/%' THEN split_part(c.line, '/', 3) END
+                        ELSE true END AS is_own) own
+                WHERE c.tool = ANY (r.tools)
                   -- As fleet/src/modes.rs says: a tool says more than a tenant.
                   AND coalesce((SELECT k.setting #>> '{}' FROM toolfleet.controls k
                           WHERE k.kind = 'mode' AND k.subject = 'rate_limit'
                             AND c.tool = coalesce(k.tool, c.tool) AND c.tenant = coalesce(k.tenant, c.tenant)
                           ORDER BY k.tool IS NULL, k.tenant IS NULL LIMIT 1), 'enforce') = 'enforce'
-                ORDER BY r.tenant = c.tenant DESC NULLS LAST LIMIT 1) l) AS rate,
+                ORDER BY own.is_own DESC NULLS LAST LIMIT 1) l) AS rate,
            (SELECT count(*) FROM toolfleet.calls o
             WHERE o.line IS NOT NULL AND o.queue = c.queue AND o.state = 'running') AS queue_running,
            (SELECT coalesce(json_agg(w), '[]') FROM (

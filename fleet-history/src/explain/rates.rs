@@ -68,6 +68,12 @@ pub(super) fn in_words(facts: &Facts, rate: &RateFacts) -> String {
             let tenant = &facts.tenant;
             format!("its tool {tool} starts at most {often} for each tenant, and so for {tenant}")
         }
+        "argument" => {
+            let (tenant, pointer) = (&facts.tenant, rate.pointer.as_deref().unwrap_or_default());
+            format!(
+                "its tool {tool} starts at most {often} for each value of {pointer} of each tenant, and so for this one of {tenant}"
+            )
+        }
         _tool => format!("its tool {tool} starts at most {often} over the whole fleet"),
     }
 }

@@ -16,6 +16,16 @@ fn a_tools_line_is_never_a_queues() {
     for line in [queue, tool, slots, pause] {
         assert_eq!(line.to_string().parse::<Line>().unwrap(), line);
     }
+    let key = "tool/tool/0123456789abcdef0123456789abcdef";
+    let line: Line = key.parse().unwrap();
+    assert!(matches!(&line, Line::Key(..)) && line.to_string() == key);
+    for other in [
+        "tool/tool/",
+        "tool/tool/0",
+        "tool//0123456789abcdef0123456789abcdef",
+    ] {
+        assert!(other.parse::<Line>().is_err(), "{other}");
+    }
     assert!("tool/".parse::<Line>().is_err());
     assert!("slots/".parse::<Line>().is_err());
     assert!("pause/".parse::<Line>().is_err());

@@ -183,9 +183,6 @@ impl Spot<'_> {
         Some(match meant {
             Some(meant) => format!("{told} is not one of {}; write {meant}", all_of(&words)),
             None if self.path == "/effect" => format!("{told} is no effect; write {EFFECTS}"),
-            None if self.path == "/rate_limit/by" && text.starts_with('/') => {
-                "there is no limit for each value of an argument; write tool, or tenant".to_owned()
-            }
             None => format!("{told} is not allowed here; write {}", one_of(&words)),
         })
     }
@@ -205,6 +202,17 @@ impl Spot<'_> {
         if self.path == "/output_limit" {
             return Some(format!(
                 "{} is not a size; write 64KiB, 1MiB or another number with B, KiB or MiB",
+                self.told(found)
+            ));
+        }
+        if self.path == "/rate_limit/by" {
+            let meant = text.trim_start_matches('/').replace('.', "/");
+            let or_pointer = match meant.is_empty() || meant.contains(['~', ' ']) {
+                true => "the JSON pointer of an argument, such as /account/id".to_owned(),
+                false => format!("/{meant} for each value of that argument"),
+            };
+            return Some(format!(
+                "{} is neither of these nor a JSON pointer; write tool, tenant, or {or_pointer}",
                 self.told(found)
             ));
         }

@@ -69,7 +69,11 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
         &mut problems,
     );
     match &manifest.rate_limit {
-        Some(limit) => limit.check(&mut problems),
+        Some(limit) => limit.check(
+            &manifest.input_schema,
+            manifest.sensitive.as_ref(),
+            &mut problems,
+        ),
         None if manifest.on_limit == OnLimit::Refuse => problems.add(
             "/on_limit",
             "there is no rate_limit that a call could be over; write one, or leave on_limit out",

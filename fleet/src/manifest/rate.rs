@@ -3,19 +3,44 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::{duration::format_duration, optional, problem::Problems};
+use super::{
+    duration::format_duration, optional, policy::Sensitive, problem::Problems,
+    required::ScalarPlace,
+};
 use crate::{call::words, ids::LimitName};
 
-words! {
-    /// Who shares the starts of a tool.
-    #[derive(Default)]
-    RateBy {
-        /// All its calls.
-        #[default]
-        Tool = "tool",
-        /// The calls of each tenant have as many.
-        Tenant = "tenant",
+/// Who shares the starts of a tool.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum RateBy {
+    /// All its calls.
+    #[default]
+    Tool,
+    /// The calls of each tenant have as many.
+    Tenant,
+    /// The calls of each tenant with the same value of the argument at this JSON pointer have as many.
+    Argument(String),
+}
+
+impl From<String> for RateBy {
+    fn from(text: String) -> Self {
+        match text.as_str() {
+            "tool" => Self::Tool,
+            "tenant" => Self::Tenant,
+            _pointer => Self::Argument(text),
+        }
+    }
+}
+
+impl From<RateBy> for String {
+    fn from(by: RateBy) -> Self {
+        match by {
+            RateBy::Tool => "tool".to_owned(),
+            RateBy::Tenant => "tenant".to_owned(),
+            RateBy::Argument(pointer) => pointer,
+        }
     }
 }
 
@@ -65,7 +90,20 @@ impl RateLimit {
     /// The most starts in a millisecond. Start times are kept in whole microseconds, and closer ones would be too inexact.
     const STARTS_PER_MS_MAX: u128 = 100;
 
-    pub(super) fn check(&self, problems: &mut Problems) {
+    /// The argument whose values have starts of their own, a JSON pointer; `None`: there is none.
+    pub(super) fn pointer(&self) -> Option<&str> {
+        match self.by.as_ref()? {
+            RateBy::Argument(pointer) => Some(pointer),
+            RateBy::Tool | RateBy::Tenant => None,
+        }
+    }
+
+    pub(super) fn check(
+        &self,
+        input_schema: &Value,
+        sensitive: Option<&Sensitive>,
+        problems: &mut Problems,
+    ) {
         let has_numbers = self.calls.is_some() || self.per.is_some() || self.burst.is_some();
         if self.share.is_some() {
             if has_numbers || self.by.is_some() {
@@ -84,6 +122,9 @@ impl RateLimit {
             );
             return;
         };
+        if let Some(pointer) = self.pointer() {
+            check_pointer(pointer, input_schema, sensitive, problems);
+        }
         if per.is_zero() || per > Self::PER_MAX {
             problems.add(
                 "/rate_limit/per",
@@ -97,4 +138,34 @@ impl RateLimit {
             );
         }
     }
+}
+
+/// Every call must have a value there that can be told apart, and that may be seen by who may see the fleet.
+fn check_pointer(
+    pointer: &str,
+    input_schema: &Value,
+    sensitive: Option<&Sensitive>,
+    problems: &mut Problems,
+) {
+    let path = "/rate_limit/by";
+    if sensitive.is_some_and(|sensitive| sensitive.touches(pointer)) {
+        problems.add(
+            path,
+            format!(
+                "{pointer} is sensitive, and the ledger would keep a mark of its value with the bucket; \
+                 write the pointer of another argument, tenant, or tool"
+            ),
+        );
+        return;
+    }
+    let instead = "write the pointer of a required argument that is a text, a number, or true or false, or write tenant, or tool";
+    let why = match ScalarPlace::of(input_schema, pointer) {
+        ScalarPlace::Required => return,
+        ScalarPlace::Undeclared => "is no property that input_schema declares",
+        ScalarPlace::Optional => "may be missing, by input_schema",
+        ScalarPlace::NoScalar => {
+            "is not always a text, a number, or true or false, by input_schema"
+        }
+    };
+    problems.add(path, format!("{pointer} {why}; {instead}"));
 }

@@ -48,6 +48,65 @@ pub(super) fn refused(root: &Value) -> Vec<ManifestProblem> {
     search.found.iter().map(problem).collect()
 }
 
+/// What an input schema says of the value at a JSON pointer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ScalarPlace {
+    /// Every call has a text, a number, or true or false there.
+    Required,
+    /// It is not declared, in properties alone.
+    Undeclared,
+    /// A call may leave it out, or what it is in.
+    Optional,
+    /// It may be an object, a list or null, or what it is in may be no object.
+    NoScalar,
+}
+
+/// The types of a value that can be told apart by its text.
+const SCALARS: [&str; 4] = ["string", "number", "integer", "boolean"];
+
+impl ScalarPlace {
+    /// Of this pointer. `anyOf`, `oneOf` and `if` are not followed: what only they declare is undeclared.
+    pub(super) fn of(root: &Value, pointer: &str) -> Self {
+        let search = Search {
+            root,
+            seen: BTreeSet::new(),
+            found: BTreeSet::new(),
+        };
+        let mut parts = search.parts(&[(root, String::new())]);
+        for (level, segment) in pointer.split('/').skip(1).enumerate() {
+            let is_object = |(schema, _): &Placed<'_>| keywords::types(schema) == ["object"];
+            if level > 0 && !parts.iter().any(is_object) {
+                return Self::NoScalar;
+            }
+            let name = segment.replace("~1", "/").replace("~0", "~");
+            let below: Vec<Placed<'_>> = parts
+                .iter()
+                .filter_map(|(schema, place)| {
+                    let below = schema.get("properties")?.get(&name)?;
+                    Some((below, format!("{place}/properties/{segment}")))
+                })
+                .collect();
+            if below.is_empty() {
+                return Self::Undeclared;
+            }
+            let requires =
+                |(schema, _): &Placed<'_>| keywords::required(schema).contains(&name.as_str());
+            if !parts.iter().any(requires) {
+                return Self::Optional;
+            }
+            parts = search.parts(&below);
+        }
+        let is_scalar = |(schema, _): &Placed<'_>| {
+            let types = keywords::types(schema);
+            !types.is_empty() && types.iter().all(|name| SCALARS.contains(name))
+        };
+        match parts.iter().any(is_scalar) {
+            true => Self::Required,
+            false => Self::NoScalar,
+        }
+    }
+}
+
 struct Search<'v> {
     root: &'v Value,
     /// Sets of places that were checked together, for schemas that contain themselves.
@@ -200,6 +259,51 @@ mod tests {
             ),
         ] {
             assert_eq!(found(&schema), [place], "{schema}");
+        }
+    }
+
+    #[test]
+    fn a_place_is_a_required_scalar_only_if_every_call_has_one_there() {
+        use ScalarPlace::{NoScalar, Optional, Required, Undeclared};
+
+        let schema = json!({
+            "type": "object", "required": ["a~b", "account", "n", "any", "list", "null", "named", "both"],
+            "properties": {
+                "a~b": {"type": "boolean"},
+                "account": {"type": "object", "required": ["id"], "properties": {
+                    "id": {"type": ["string", "integer"]}, "name": {"type": "string"}}},
+                "open": {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}},
+                "n": {"type": "number"},
+                "any": {},
+                "list": {"type": "array", "items": {"type": "string"}},
+                "null": {"type": ["string", "null"]},
+                "named": {"$ref": "#/$defs/name"},
+                "both": {"allOf": [{"type": "string"}, {"maxLength": 9}]},
+                "may_be": {"type": ["object", "null"], "required": ["id"], "properties": {"id": {"type": "string"}}},
+            },
+            "allOf": [{"required": ["may_be"]}],
+            "$defs": {"name": {"type": "string"}},
+        });
+        for (pointer, place) in [
+            ("/a~0b", Required),
+            ("/account/id", Required),
+            ("/n", Required),
+            ("/named", Required),
+            ("/both", Required),
+            ("/account/name", Optional),
+            ("/open/id", Optional),
+            ("/account", NoScalar),
+            ("/any", NoScalar),
+            ("/list", NoScalar),
+            ("/list/0", NoScalar),
+            ("/null", NoScalar),
+            ("/may_be/id", NoScalar),
+            ("/n/id", NoScalar),
+            ("/else", Undeclared),
+            ("/account/else", Undeclared),
+            ("/", Undeclared),
+        ] {
+            assert_eq!(ScalarPlace::of(&schema, pointer), place, "{pointer}");
         }
     }
 

@@ -267,6 +267,11 @@ impl Manifest {
         matches!(self.executor, ExecutorSpec::Client(_))
     }
 
+    /// The argument whose values have start times of their own, a JSON pointer.
+    pub fn rate_pointer(&self) -> Option<&str> {
+        self.rate_limit.as_ref()?.pointer()
+    }
+
     /// Whether another tool may be asked in the place of this one.
     pub fn asks_another(&self) -> bool {
         let fallback = self.fallback.as_ref();

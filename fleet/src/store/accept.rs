@@ -17,6 +17,7 @@ use crate::{
     checkpoint::Checkpoint,
     hold::Line,
     ids::{AttemptId, CallId, DispatcherId, Label, QueueName, ToolName},
+    rate_key::RateKey,
     wire::{proof::DoneSecret, trace::TraceContext},
 };
 
@@ -41,6 +42,8 @@ pub struct NewCall {
     pub hand_over: Option<HandOver>,
     /// Where it waits while it is held.
     pub line: Line,
+    /// Which calls of its tool it shares start times with, where each value of an argument has its own.
+    pub rate_key: Option<RateKey>,
     /// Whether it is not to be published yet.
     pub held: bool,
     /// The caller's key, hashed.
@@ -206,6 +209,7 @@ impl Statement for Accept {
                 ))
                 .bind(sparse(rows.iter().map(|r| Some(r.hand_over?.attempt.0))))
                 .bind(sparse(rows.iter().map(|r| Some(r.hand_over?.timeout_ms))))
+                .bind(sparse(rows.iter().map(|r| Some(r.rate_key?.to_string()))))
                 .fetch_all(connection)
                 .await?;
             let mut accepted = std::collections::HashMap::with_capacity(decided.len());

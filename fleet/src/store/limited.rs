@@ -161,6 +161,34 @@ fn decision(row: &PgRow) -> Result<Limited, sqlx::Error> {
     })
 }
 
+/// How many calls of a tool whose values have lines of their own were released from there to take a place.
+///
+/// As [`admitted`] counts them; none above `most` is counted. One statement; changes nothing. It reads what of all tools with a limit
+/// is under way.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn on_their_way_by_key(
+    ledger: impl PgExecutor<'_>,
+    tool: &ToolName,
+    most: u32,
+) -> Result<u32, StoreError> {
+    let counted: Result<i64, _> = sqlx::query_scalar(
+        "SELECT count(*) FROM (SELECT FROM toolfleet.open_calls \
+             WHERE starts_with(line, $1) AND NOT held AND line LIKE 'tool/%' AND state = 'queued' AND due_at IS NULL \
+               AND not_before > clock_timestamp() - interval '2 seconds' LIMIT $2) o",
+    )
+    .bind(Line::first_of_keys(tool))
+    .bind(i64::from(most))
+    .fetch_one(ledger)
+    .await;
+    let counted = counted.map_err(|error| {
+        StoreError::from_sqlx("count what of a tool's values is under way", error)
+    })?;
+    Ok(u32::try_from(counted).unwrap_or(u32::MAX))
+}
+
 /// How many calls of a tool are under way: those that hold a place, and those that were released to take one.
 ///
 /// A retry is not counted while its pause lasts. Afterwards it is, although it was not released. What nobody has claimed for two

@@ -7,10 +7,16 @@ use std::sync::LazyLock;
 
 use sqlx::{PgExecutor, PgPool, Row as _, postgres::PgRow};
 
-use super::{StoreError, answer::listen, columns::parsed, read_all};
+use super::{
+    StoreError,
+    answer::listen,
+    columns::{parsed, parsed_if_any},
+    read_all,
+};
 use crate::{
     hold::Line,
     ids::{CallId, Label, QueueName, ToolName},
+    rate_key::RateKey,
     wire::pointer::Pointer,
 };
 
@@ -27,6 +33,8 @@ pub struct HeldCall {
     pub queue: QueueName,
     /// Its tenant.
     pub tenant: Label,
+    /// Which calls of its tool it shares start times with, where each value of an argument has its own.
+    pub rate_key: Option<RateKey>,
     /// Its arguments, where they were asked for and are short enough to travel with a pointer. A worker's gate looks into longer
     /// ones.
     pub args: Option<String>,
@@ -72,7 +80,7 @@ pub async fn put_aside(pool: &PgPool, call: CallId, line: &Line) -> Result<bool,
 static COLUMNS: LazyLock<String> = LazyLock::new(|| {
     let short = Pointer::ARGS_INLINE_MAX;
     format!(
-        "call_id, line, tool, queue, tenant, \
+        "call_id, line, tool, queue, tenant, rate_key, \
          CASE WHEN tool = ANY($2) AND octet_length(args::text) <= {short} THEN args::text END AS args"
     )
 });
@@ -142,6 +150,7 @@ fn held_call(row: &PgRow) -> Result<HeldCall, sqlx::Error> {
         tool: parsed(row, "tool")?,
         queue: parsed(row, "queue")?,
         tenant: parsed(row, "tenant")?,
+        rate_key: parsed_if_any(row, "rate_key")?,
         args: row.try_get("args")?,
     })
 }

@@ -17,6 +17,7 @@ use crate::{
     arguments::Coercion,
     call::{CallOutcome, Priority, State, words},
     ids::{CallId, DispatcherId, Label, QueueName, ToolName},
+    rate_key::RateKey,
     wire::{pointer::Pointer, trace::TraceContext},
 };
 
@@ -134,6 +135,8 @@ pub struct NewProbe {
     pub coercions: Vec<Coercion>,
     /// SHA-256 of the arguments.
     pub args_hash: [u8; 32],
+    /// Which calls of its tool it shares start times with, where each value of an argument has its own.
+    pub rate_key: Option<RateKey>,
     /// How long it may take.
     pub deadline: Duration,
     /// Who makes it.
@@ -170,6 +173,7 @@ pub async fn start(
             .bind(&probe.kept_args)
             .bind(&probe.original_args)
             .bind(accept::changes(&probe.coercions))
+            .bind(probe.rate_key.map(|key| key.to_string()))
             .fetch_optional(pool),
     )
     .await

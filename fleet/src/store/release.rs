@@ -20,7 +20,7 @@ use crate::{
     call::Priority,
     controls::ControlId,
     hold::{Line, penalty},
-    ids::{Label, QueueName},
+    ids::{Label, QueueName, ToolName},
     wire::pointer::Pointer,
 };
 
@@ -56,6 +56,8 @@ pub struct Holding {
     pub pauses: Vec<ControlId>,
     /// The breakers for which calls wait.
     pub breakers: Vec<BreakerId>,
+    /// The tools whose calls wait in lines of their keys.
+    pub keyed: Vec<ToolName>,
     /// One of the lines that it does not know, if there are any: a newer dispatcher has written it, and releases its calls.
     pub unknown: Option<String>,
 }
@@ -65,6 +67,8 @@ const KNOWN: &str = "^(tool/|slots/)?[^/]+$";
 /// The pattern of the line of a pause or a breaker. There are not many more than the ledger takes controls, and one for each tool
 /// and target with a breaker.
 const SHUT: &str = "^(pause|breaker)/[0-9]+$";
+/// The pattern of the line of a key. There may be many: of each tool one is found, where texts are compared byte by byte.
+const KEYED: &str = "^tool/[^/]+/[0-9a-f]{32}$";
 /// The most lines of other forms that one look skips.
 const UNKNOWN_MAX: i64 = 10_000;
 
@@ -75,26 +79,29 @@ const UNKNOWN_MAX: i64 = 10_000;
 /// Postgres does not answer.
 pub async fn lines(connection: &mut PgConnection, limit: u32) -> Result<Holding, StoreError> {
     let doing = "look which lines hold calls";
-    // One index entry for each line; `known` counts the known lines before this one, `others` the unknown. Those of followers, of
-    // which there may be many, are passed over at once where texts are compared byte by byte, else one by one.
+    // One index entry for each line; `known` counts the known lines before this one, `others` the unknown. Those of followers and of
+    // keys, of which there may be many, are passed over at once where texts are compared byte by byte, else one by one.
     let found: Result<Vec<String>, _> = sqlx::query_scalar(
         "WITH RECURSIVE holding AS ( \
              (SELECT line, 0::bigint AS known, 0::bigint AS others \
               FROM toolfleet.open_calls WHERE held ORDER BY line LIMIT 1) \
              UNION ALL \
              SELECT (SELECT o.line FROM toolfleet.open_calls o \
-                     WHERE o.held AND o.line > CASE WHEN h.line LIKE 'after/%' THEN greatest(h.line, 'after/~') ELSE h.line END \
+                     WHERE o.held AND o.line > CASE \
+                         WHEN h.line LIKE 'after/%' THEN greatest(h.line, 'after/~') \
+                         WHEN h.line ~ $5 THEN greatest(h.line, 'tool/' || split_part(h.line, '/', 2) || '/~') ELSE h.line END \
                      ORDER BY o.line LIMIT 1), \
-                    h.known + (h.line ~ $2)::int, h.others + (h.line !~ $2 AND h.line !~ $4 AND h.line NOT LIKE 'after/%')::int \
+                    h.known + (h.line ~ $2)::int, h.others + (h.line !~ $2 AND h.line !~ $4 AND h.line NOT LIKE 'after/%' AND h.line !~ $5)::int \
              FROM holding h WHERE h.line IS NOT NULL AND h.known < $1 AND h.others < $3) \
          SELECT line FROM holding \
-         WHERE line ~ $2 AND known < $1 OR line ~ $4 \
-            OR line !~ $2 AND line !~ $4 AND line NOT LIKE 'after/%' AND others = 0",
+         WHERE line ~ $2 AND known < $1 OR line ~ $4 OR line ~ $5 \
+            OR line !~ $2 AND line !~ $4 AND line !~ $5 AND line NOT LIKE 'after/%' AND others = 0",
     )
     .bind(i64::from(limit))
     .bind(KNOWN)
     .bind(UNKNOWN_MAX)
     .bind(SHUT)
+    .bind(KEYED)
     .fetch_all(connection)
     .await;
     let found = found.map_err(|error| StoreError::from_sqlx(doing, error))?;
@@ -103,6 +110,11 @@ pub async fn lines(connection: &mut PgConnection, limit: u32) -> Result<Holding,
         match line.parse() {
             Ok(Line::Pause(pause)) => holding.pauses.push(pause),
             Ok(Line::Breaker(breaker)) => holding.breakers.push(breaker),
+            Ok(Line::Key(tool, _)) => {
+                if holding.keyed.last() != Some(&tool) {
+                    holding.keyed.push(tool);
+                }
+            }
             // The query leaves them out.
             Ok(Line::After(_)) => {}
             Ok(line) => holding.lines.push(line),
@@ -173,13 +185,28 @@ pub async fn release(
     line: &Line,
     turn: &[(Label, usize)],
 ) -> Result<Vec<Released>, StoreError> {
+    let of_line = |(tenant, share): &(Label, usize)| (line.clone(), tenant.clone(), *share);
+    let turn: Vec<_> = turn.iter().map(of_line).collect();
+    release_of_lines(connection, &turn).await
+}
+
+/// The same of several lines: so many of each tenant in each of them.
+///
+/// # Errors
+///
+/// As [`release`].
+pub async fn release_of_lines(
+    connection: &mut PgConnection,
+    turn: &[(Line, Label, usize)],
+) -> Result<Vec<Released>, StoreError> {
     let doing = "release held calls";
-    let tenants: Vec<&str> = turn.iter().map(|(tenant, _)| tenant.as_str()).collect();
-    let share = |(_, share): &(Label, usize)| i64::try_from(*share).unwrap_or(i64::MAX);
+    let lines: Vec<String> = turn.iter().map(|(line, _, _)| line.to_string()).collect();
+    let tenants: Vec<&str> = turn.iter().map(|(_, tenant, _)| tenant.as_str()).collect();
+    let share = |(_, _, share): &(Line, Label, usize)| i64::try_from(*share).unwrap_or(i64::MAX);
     let behind = |priority| penalty(priority).as_secs_f64();
     let rows = sqlx::query(RELEASE.as_str())
         .bind(i32::try_from(Pointer::ARGS_INLINE_MAX).unwrap_or(i32::MAX))
-        .bind(line.to_string())
+        .bind(lines)
         .bind(tenants)
         .bind(turn.iter().map(share).collect::<Vec<_>>())
         .bind(behind(Priority::High))

@@ -48,8 +48,10 @@ pub async fn counts(
     Ok(counted.into_iter().map(read).collect())
 }
 
-/// How many calls of this tool are under way of each tenant that has some. One statement, which reads an index entry and a row for
-/// each; changes nothing. What counts is what [`counts`] counts.
+/// How many calls of this tool are under way of each tenant that has some.
+///
+/// One statement, which reads an index entry and a row for each; changes nothing. What counts is what [`counts`] counts. `by_key`:
+/// values have lines of their own, and the index entries of other tools are read, too.
 ///
 /// # Errors
 ///
@@ -57,18 +59,27 @@ pub async fn counts(
 pub async fn of_tool(
     ledger: impl PgExecutor<'_>,
     tool: &ToolName,
+    by_key: bool,
 ) -> Result<HashMap<Label, u64>, StoreError> {
     let doing = "count the calls of a tool's tenants under way";
-    let rows: Result<Vec<(String, i64)>, _> = sqlx::query_as(
+    let lines = if by_key {
+        "(o.line = $1 OR starts_with(o.line, $1 || '/'))"
+    } else {
+        "o.line = $1"
+    };
+    let sql = format!(
         "SELECT o.tenant, count(*) FROM toolfleet.open_calls o \
-         WHERE o.line = $1 AND NOT o.held AND o.line LIKE 'tool/%' \
+         WHERE {lines} AND NOT o.held AND o.line LIKE 'tool/%' \
            AND (o.state = 'running' OR o.state = 'queued' AND o.due_at IS NULL \
                 OR o.state = 'in_doubt' AND o.attempt_until > now()) \
-         GROUP BY o.tenant",
-    )
-    .bind(Line::Tool(tool.clone()).to_string())
-    .fetch_all(ledger)
-    .await;
+         GROUP BY o.tenant"
+    );
+    // Made of constants of this function.
+    let asking = sqlx::query_as(sqlx::AssertSqlSafe(sql));
+    let rows: Result<Vec<(String, i64)>, _> = asking
+        .bind(Line::Tool(tool.clone()).to_string())
+        .fetch_all(ledger)
+        .await;
     let rows = rows.map_err(|error| StoreError::from_sqlx(doing, error))?;
     let read = |(tenant, count): (String, i64)| {
         let tenant = tenant.parse();

@@ -476,6 +476,7 @@ impl World {
                     original_args: None,
                     coercions: Vec::new(),
                     args_hash: [1; 32],
+                    rate_key: None,
                     deadline: Duration::from_secs(600),
                     dispatcher: DispatcherId::generate(),
                 };

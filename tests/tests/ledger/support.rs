@@ -173,6 +173,7 @@ pub(crate) fn new_call() -> NewCall {
         priority: Priority::Normal,
         hand_over: None,
         line: "default".parse().unwrap(),
+        rate_key: None,
         held: false,
         key: None,
         key_retention_ms: 24 * 3_600_000,

@@ -72,6 +72,7 @@ mod upgrade;
 mod backpressure;
 mod overload;
 mod quota;
+mod rate_keys;
 mod rates;
 
 mod tail;

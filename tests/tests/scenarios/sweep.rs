@@ -55,6 +55,7 @@ async fn a_call_whose_dispatcher_died_before_publishing_is_run() {
         priority: Priority::Normal,
         hand_over: None,
         line: "default".parse().unwrap(),
+        rate_key: None,
         held: false,
         key: None,
         key_retention_ms: 86_400_000,

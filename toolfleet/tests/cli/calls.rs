@@ -122,6 +122,7 @@ pub(crate) fn call(tool: &str, tenant: &str, args: &str) -> NewCall {
         priority: Priority::Normal,
         hand_over: None,
         line: "default".parse().unwrap(),
+        rate_key: None,
         held: false,
         key: None,
         key_retention_ms: 0,

@@ -341,6 +341,7 @@ pub(crate) async fn queued(connection: &mut PgConnection) -> CallId {
         priority: Priority::Normal,
         hand_over: None,
         line: "payments".parse().unwrap(),
+        rate_key: None,
         held: false,
         key: None,
         key_retention_ms: 0,

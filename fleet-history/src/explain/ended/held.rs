@@ -47,7 +47,7 @@ pub(super) fn expired(facts: &Facts, history: &EndedFacts, over: &str) -> Option
             ),
         )),
         Line::Breaker(_) => Some(behind_breaker(facts, held.forced.as_ref(), &over)),
-        Line::Tool(_) => Some(limited(facts, &over)),
+        Line::Tool(_) | Line::Key(..) => Some(limited(facts, &over)),
         Line::After(leader) => Some(because(
             "follows",
             format!("{over}; it waited for the answer of the equal call {leader}"),

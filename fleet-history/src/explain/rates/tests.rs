@@ -29,6 +29,11 @@ fn a_call_that_waits_for_its_start_says_how_many_may_start_and_when() {
              12 calls of its tenant are before it in the line tool/charge",
         ),
         (
+            json!({"shared_by": "argument", "pointer": "/account/id"}),
+            "its tool charge starts at most 50 in 1s for each value of /account/id of each tenant, and so for this one of default; \
+             the next start is free at 2026-11-20T12:00:11.000Z, and 12 calls of its tenant are before it in the line tool/charge",
+        ),
+        (
             json!({"shared_by": "share", "name": "bank", "closed_until": "2026-11-20T12:00:15Z"}),
             "its tool charge shares the limit bank of 50 in 1s; its remote has asked to be left alone until \
              2026-11-20T12:00:15.000Z, and 12 calls of its tenant are before it in the line tool/charge",

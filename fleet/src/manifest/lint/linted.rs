@@ -24,6 +24,8 @@ pub(super) struct Linted<'a> {
     pub(super) takes_any_rows: bool,
     /// Whether its secrets are left in what it answers.
     pub(super) shows_secrets: bool,
+    /// The argument whose values have start times of their own, a JSON pointer.
+    pub(super) rate_pointer: Option<&'a str>,
     /// Of a program: what keeps it in.
     pub(super) program: Option<LintedProgram>,
     pub(super) input_schema: &'a Value,
@@ -53,6 +55,7 @@ impl<'a> Linted<'a> {
             key_argument: idempotency.and_then(|how| how.argument.as_deref()),
             takes_any_rows,
             shows_secrets: !manifest.redact_results,
+            rate_pointer: manifest.rate_pointer(),
             program: matches!(manifest.executor, ExecutorSpec::Process(_)).then(|| LintedProgram {
                 sandbox: manifest.sandbox.clone(),
                 timeout: Some(manifest.timeout.longest()),
@@ -79,6 +82,10 @@ impl<'a> Linted<'a> {
                 .pointer("/executor/sql")
                 .is_some_and(|sql| sql.get("rows").is_none()),
             shows_secrets: value.get("redact_results") == Some(&Value::Bool(false)),
+            rate_pointer: value
+                .pointer("/rate_limit/by")
+                .and_then(Value::as_str)
+                .filter(|by| by.starts_with('/')),
             // One with a problem in its sandbox is told of that.
             program: (value.pointer("/executor/process").is_some()
                 && value.get("sandbox").is_none())

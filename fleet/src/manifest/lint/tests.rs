@@ -1,5 +1,6 @@
 mod hidden;
 mod keys;
+mod rates;
 mod sandbox;
 mod size;
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{keys, linted::Linted, names, warnings::Warnings};
-use crate::{call::Effect, manifest::policy::KeyPolicy};
+use crate::{arguments::keywords, call::Effect, manifest::policy::KeyPolicy};
 
 /// The most characters of a tool's description that every vendor takes.
 const DESCRIPTION_MAX: usize = 1_024;
@@ -66,6 +66,17 @@ pub(super) fn lint(subject: &Linted<'_>, warnings: &mut Warnings) {
              as rows: {min: 1, max: 1}, and anything else is rolled back",
         );
     }
+    if let Some(pointer) = subject.rate_pointer
+        && is_free_text(subject.input_schema, pointer)
+    {
+        warnings.add(
+            "/rate_limit/by",
+            format!(
+                "a model can write one value of {pointer} in several ways, such as with a capital, and each of them may start as \
+                 often; give it an enum, a pattern or a format, or write tenant"
+            ),
+        );
+    }
     if subject.shows_secrets {
         warnings.add(
             "/redact_results",
@@ -80,6 +91,19 @@ pub(super) fn lint(subject: &Linted<'_>, warnings: &mut Warnings) {
              request is a new call; require these arguments, or let callers send a key",
         );
     }
+}
+
+/// Whether the value at this place may be any text, as far as its properties say it.
+fn is_free_text(schema: &Value, pointer: &str) -> bool {
+    let place = pointer.replace('/', "/properties/");
+    let Some(property) = schema.pointer(&place) else {
+        return false;
+    };
+    let narrows = ["enum", "const", "pattern", "format"];
+    keywords::types(property).contains(&"string")
+        && !narrows
+            .iter()
+            .any(|keyword| property.get(keyword).is_some())
 }
 
 /// Whether a key of this name occurs anywhere in a value.

@@ -1185,6 +1185,7 @@ fn a_rate_is_a_number_in_a_time_or_the_name_of_a_shared_one() {
         json!({"calls": 1, "per": "24h", "burst": 10_000, "by": "tenant"}),
         json!({"calls": 100, "per": "1ms", "burst": 1, "by": "tool"}),
         json!({"calls": 1_000_000, "per": "10s"}),
+        json!({"calls": 5, "per": "1s", "by": "/city"}),
         json!({"share": "bank-1"}),
     ] {
         let manifest = parse(&with(&json!({"rate_limit": accepted}))).unwrap();
@@ -1233,11 +1234,38 @@ fn a_rate_that_makes_no_sense_is_refused_with_what_to_write() {
         (of("per", json!(1)), "/per", "write 1s"),
         (of("burst", json!(0)), "/burst", "write 1 to 10000"),
         (of("burst", json!(10_001)), "/burst", "write 1 to 10000"),
-        (of("by", json!("session")), "/by", "write tool or tenant"),
+        (
+            of("by", json!("session")),
+            "/by",
+            "write tool, tenant, or /session for each value of that argument",
+        ),
+        (
+            of("by", json!("account.id")),
+            "/by",
+            "or /account/id for each value of that argument",
+        ),
+        (
+            of("by", json!("")),
+            "/by",
+            "write tool, tenant, or the JSON pointer of an argument, such as /account/id",
+        ),
+        (of("by", json!("/a~2")), "/by", "such as /account/id"),
+        (of("by", json!("/a/")), "/by", "write tool, tenant"),
+        (of("by", json!(7)), "/by", "; write "),
         (
             of("by", json!("/account/id")),
             "/by",
-            "no limit for each value of an argument; write tool, or tenant",
+            "/account/id is no property that input_schema declares; write the pointer of a required argument",
+        ),
+        (
+            json!({"by": "/account/id"}),
+            "",
+            "such as {calls: 50, per: 1s}",
+        ),
+        (
+            json!({"share": "bank", "by": "/a"}),
+            "/share",
+            "write share alone",
         ),
         (
             of("share", json!("bank")),
@@ -1268,6 +1296,62 @@ fn a_rate_that_makes_no_sense_is_refused_with_what_to_write() {
         };
         assert_eq!(problem.path, format!("/rate_limit{path}"), "{refused}");
         assert!(problem.message.contains(write), "{refused}: {problem:?}");
+    }
+}
+
+#[test]
+fn a_limit_by_value_needs_an_argument_that_every_call_has_and_anybody_may_see() {
+    let with_schema = |a: Value, by: &str, more: Value| {
+        let mut changes = json!({
+            "rate_limit": {"calls": 5, "per": "1s", "by": by},
+            "input_schema": {"type": "object", "required": ["a"], "properties": {"a": a, "b": {"type": "string"}}},
+            "executor": {"native": {"handler": "weather"}},
+        });
+        for (name, value) in more.as_object().unwrap() {
+            changes[name] = value.clone();
+        }
+        parse(&with(&changes))
+    };
+    let account = json!({"type": "object", "required": ["id"], "properties": {
+        "id": {"type": "integer"}, "name": {"type": "string"}}});
+    let manifest = with_schema(account.clone(), "/a/id", json!({})).unwrap();
+    assert_eq!(manifest.rate_pointer(), Some("/a/id"));
+    let masked = |pointer: &str| json!({"sensitive": {"pointers": [pointer]}});
+    with_schema(account.clone(), "/a/id", masked("/b")).unwrap();
+    for (by, more, why) in [
+        ("/b", json!({}), "/b may be missing"),
+        ("/a/name", json!({}), "/a/name may be missing"),
+        (
+            "/a",
+            json!({}),
+            "/a is not always a text, a number, or true or false",
+        ),
+        (
+            "/c",
+            json!({}),
+            "/c is no property that input_schema declares",
+        ),
+        ("/a/id", masked("/a/id"), "/a/id is sensitive"),
+        ("/a/id", masked("/a"), "/a/id is sensitive"),
+        ("/a/id", masked("/*/id"), "/a/id is sensitive"),
+    ] {
+        let problems = with_schema(account.clone(), by, more).unwrap_err();
+        let [problem] = problems.as_slice() else {
+            panic!("{by}: {problems:?}");
+        };
+        assert_eq!(problem.path, "/rate_limit/by", "{by}");
+        assert!(problem.message.contains(why), "{problem:?}");
+        assert!(
+            problem.message.contains("; write the pointer of "),
+            "{problem:?}"
+        );
+    }
+    for kind in ["array", "null", "object"] {
+        let problems = with_schema(json!({"type": kind}), "/a", json!({})).unwrap_err();
+        assert!(
+            problems[0].message.contains("is not always a text"),
+            "{kind}: {problems:?}"
+        );
     }
 }
 

@@ -2,7 +2,7 @@
     -- `rate_mode`: what the rate limit may do.
     SELECT * FROM unnest($2::uuid[], $3::uuid[], $4::bigint[], $6::text[]) AS input (call_id, attempt_id, timeout_ms, rate_mode)
 ), due AS MATERIALIZED (
-    SELECT o.call_id, o.tool, o.tenant, i.attempt_id, i.timeout_ms, i.rate_mode, coalesce(o.rate_at, CASE
+    SELECT o.call_id, o.tool, o.tenant, o.rate_key, i.attempt_id, i.timeout_ms, i.rate_mode, coalesce(o.rate_at, CASE
             -- Its start time was taken at the door: no probe comes through it, and what has waited since has none, or a void one.
             -- For the second in which a dispatcher does not know of a new limit its calls start without.
             WHEN o.attempts = 0 AND o.probe_of IS NULL AND o.not_before = o.accepted_at AND (
@@ -59,21 +59,22 @@
 ), asking AS MATERIALIZED (
     -- Those that have a place, or need none, and no start time. A start time that was not used for a second is void: after an
     -- outage they must not all start at once.
-    SELECT d.call_id, r.*, CASE WHEN r.shared_by = 'tenant' THEN d.tenant END AS tenant,
-        row_number() OVER (PARTITION BY r.shared_by, r.name, CASE WHEN r.shared_by = 'tenant' THEN d.tenant END ORDER BY d.call_id) AS turn
+    SELECT d.call_id, r.*, w.owner, row_number() OVER (PARTITION BY r.shared_by, r.name, w.owner ORDER BY d.call_id) AS turn
     FROM decided d
     JOIN rates r USING (tool)
+    CROSS JOIN LATERAL (
+        SELECT CASE r.shared_by WHEN 'tenant' THEN d.tenant WHEN 'argument' THEN d.tenant || coalesce('/' || d.rate_key, '') END AS owner) w
     WHERE d.admitted AND d.rate_mode <> 'off' AND coalesce(d.rate_at < clock_timestamp() - interval '1 second', true)
 ), handed AS MATERIALIZED (
     -- In one order, so that two claims never wait for each other's bucket.
-    SELECT b.shared_by, b.name, b.tenant, b.step_us * interval '1 microsecond' AS step, s.verdict, s.given, s.first_at, s.at
+    SELECT b.shared_by, b.name, b.owner, b.step_us * interval '1 microsecond' AS step, s.verdict, s.given, s.first_at, s.at
     FROM (
-        SELECT shared_by, name, tenant, step_us, burst, count(*) AS wanted
+        SELECT shared_by, name, owner, step_us, burst, count(*) AS wanted
         FROM asking WHERE step_us IS NOT NULL
-        GROUP BY shared_by, name, tenant, step_us, burst
-        ORDER BY shared_by, name, tenant) b
+        GROUP BY shared_by, name, owner, step_us, burst
+        ORDER BY shared_by, name, owner) b
     CROSS JOIN LATERAL toolfleet.take_starts(
-        b.shared_by, b.name, b.tenant, b.step_us, b.burst, b.wanted, $5, /* waits */) s
+        b.shared_by, b.name, b.owner, b.step_us, b.burst, b.wanted, $5, /* waits */) s
 ), timed AS MATERIALIZED (
     SELECT d.*, CASE
             WHEN NOT d.admitted THEN 'no_place'
@@ -87,7 +88,7 @@
         h.first_at + (a.turn - 1) * h.step AS start_at
     FROM decided d
     LEFT JOIN asking a USING (call_id)
-    LEFT JOIN handed h ON h.shared_by = a.shared_by AND h.name = a.name AND h.tenant IS NOT DISTINCT FROM a.tenant
+    LEFT JOIN handed h ON h.shared_by = a.shared_by AND h.name = a.name AND h.owner IS NOT DISTINCT FROM a.owner
 ), places AS (
     UPDATE toolfleet.tool_slots s
     SET call_id = d.call_id, attempt_id = d.attempt_id
@@ -96,7 +97,9 @@
 ), held AS (
     -- Its message is acknowledged; a dispatcher releases the call again when there is room.
     UPDATE toolfleet.open_calls o
-    SET held = true, line = 'tool/' || d.tool
+    SET held = true, line = 'tool/' || d.tool || coalesce((
+            -- Its own, where each value of an argument has one.
+            SELECT '/' || d.rate_key FROM rates r WHERE r.tool = d.tool AND r.shared_by = 'argument'), '')
     FROM timed d
     WHERE o.call_id = ANY($2) AND o.call_id = d.call_id AND d.verdict IN ('no_place', 'no_start') AND o.state = 'queued'
 ), later AS (

@@ -4,9 +4,10 @@ WITH rate AS MATERIALIZED (
     SELECT toolfleet.bucket_of(r.shared_by, r.name, a.tenant) AS bucket, a.tenant
     FROM rate r
     CROSS JOIN LATERAL (
-        SELECT t.tenant FROM unnest($2::text[]) AS t (tenant) WHERE r.shared_by = 'tenant'
+        -- Where each value has its own line, calls without a key share the bucket of their tenant.
+        SELECT t.tenant FROM unnest($2::text[]) AS t (tenant) WHERE r.shared_by IN ('tenant', 'argument')
         UNION ALL
-        SELECT NULL WHERE r.shared_by <> 'tenant') a
+        SELECT NULL WHERE r.shared_by NOT IN ('tenant', 'argument')) a
 ), lines AS MATERIALIZED (
     -- Of a shared limit, the lines of all its tools.
     SELECT 'tool/' || v.tool AS line
@@ -18,7 +19,7 @@ WITH rate AS MATERIALIZED (
 ), released AS MATERIALIZED (
     -- They will ask for a start time. Those that have one are in the bucket's account already, and those that nobody has claimed
     -- for seconds stand in nobody's way: they may be in a queue whose workers are busy or gone. The claim is exact.
-    SELECT CASE WHEN r.shared_by = 'tenant' THEN o.tenant END AS tenant, count(*) AS calls
+    SELECT CASE WHEN r.shared_by IN ('tenant', 'argument') THEN o.tenant END AS tenant, count(*) AS calls
     FROM rate r
     CROSS JOIN lines l
     CROSS JOIN LATERAL (

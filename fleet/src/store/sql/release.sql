@@ -1,5 +1,5 @@
 WITH turn AS MATERIALIZED (
-    SELECT * FROM unnest($3::text[], $4::bigint[]) AS turn (tenant, share)
+    SELECT * FROM unnest($2::text[], $3::text[], $4::bigint[]) AS turn (line, tenant, share)
 ), next AS MATERIALIZED (
     SELECT o.place
     FROM turn t
@@ -9,15 +9,15 @@ WITH turn AS MATERIALIZED (
         SELECT place
         FROM (
             (SELECT ctid AS place, call_id, accepted_at + make_interval(secs => $5) AS turn_at FROM toolfleet.open_calls
-             WHERE held AND line = $2 AND tenant = t.tenant AND priority = 0 AND /* expires at */ > now()
+             WHERE held AND line = t.line AND tenant = t.tenant AND priority = 0 AND /* expires at */ > now()
              ORDER BY accepted_at, call_id LIMIT t.share)
             UNION ALL
             (SELECT ctid, call_id, accepted_at + make_interval(secs => $6) FROM toolfleet.open_calls
-             WHERE held AND line = $2 AND tenant = t.tenant AND priority = 1 AND /* expires at */ > now()
+             WHERE held AND line = t.line AND tenant = t.tenant AND priority = 1 AND /* expires at */ > now()
              ORDER BY accepted_at, call_id LIMIT t.share)
             UNION ALL
             (SELECT ctid, call_id, accepted_at + make_interval(secs => $7) FROM toolfleet.open_calls
-             WHERE held AND line = $2 AND tenant = t.tenant AND priority = 2 AND /* expires at */ > now()
+             WHERE held AND line = t.line AND tenant = t.tenant AND priority = 2 AND /* expires at */ > now()
              ORDER BY accepted_at, call_id LIMIT t.share)
         ) first
         ORDER BY turn_at, call_id

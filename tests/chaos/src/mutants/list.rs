@@ -368,8 +368,8 @@ pub static ALL: &[Mutant] = &[
         edits: &[
             Edit {
             statement: "complete",
-            find: "(i.by_attempt = o.attempt_id AND o.state IN ('running', 'in_doubt'))",
-            replace: "(i.by_attempt IS NOT NULL AND o.state IN ('running', 'in_doubt'))",
+            find: "(i.by_attempt = o.attempt_id AND o.state IN ('running', 'in_doubt', 'awaiting_client'))",
+            replace: "(i.by_attempt IS NOT NULL AND o.state IN ('running', 'in_doubt', 'awaiting_client'))",
         },
             Edit {
                 statement: "end_running",
@@ -487,7 +487,7 @@ pub static ALL: &[Mutant] = &[
         sight: Rare,
         planting: Some(Planting::Function {
             name: "toolfleet.cancel",
-            find: "ELSIF o.effect_unknown AND o.effect IN ('idempotent', 'once') THEN",
+            find: "ELSIF (o.effect_unknown OR o.awaiting = 'client') AND o.effect IN ('idempotent', 'once') THEN",
             replace: "ELSIF false THEN",
         }),
         ..NONE

@@ -226,6 +226,7 @@ async fn a_remote_closes_a_bucket_until_its_time_and_never_opens_it_earlier() {
     let mut scene = Scene::with(json!({"calls": 1, "per": "1s", "burst": 5})).await;
     let tool = "tool".parse().unwrap();
     let tenant = "tenant".parse().unwrap();
+    let call = scene.released().await;
     let left = async |scene: &Scene| -> f64 {
         let sql = "SELECT (extract(epoch FROM closed_until - clock_timestamp()) * 1000)::float8 FROM toolfleet.rate_buckets";
         sqlx::query_scalar(sql)
@@ -236,7 +237,7 @@ async fn a_remote_closes_a_bucket_until_its_time_and_never_opens_it_earlier() {
     let close = async |scene: &Scene, ms| {
         let pool = &scene.ledger.database.pool;
         let pause = std::time::Duration::from_millis(ms);
-        fleet::store::starts::close(pool, &tool, &tenant, pause)
+        fleet::store::starts::close(pool, &tool, &tenant, call, pause)
             .await
             .unwrap();
     };

@@ -453,7 +453,11 @@ async fn a_start_time_from_the_door_counts_for_a_second_and_for_the_first_attemp
     let (pool, tool) = (&scene.ledger.database.pool, "refusing".parse().unwrap());
     let tenant = "tenant".parse().unwrap();
     let take = async |calls| {
-        let wanted = [starts::Wanted { tool: &tool, calls }];
+        let wanted = [starts::Wanted {
+            tool: &tool,
+            key: None,
+            calls,
+        }];
         starts::take(pool, &tenant, &wanted).await.unwrap()[0]
     };
     let taken = take(3).await;
@@ -508,6 +512,7 @@ async fn where_no_start_is_free_the_door_waits_for_no_lock_and_says_when_one_is(
         let tool = tool.parse().unwrap();
         let wanted = [starts::Wanted {
             tool: &tool,
+            key: None,
             calls: 1,
         }];
         starts::take(pool, &tenant, &wanted).await.unwrap()[0]

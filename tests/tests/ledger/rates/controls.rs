@@ -305,6 +305,7 @@ async fn new_numbers_open_what_a_remote_has_closed() {
     let scene = Scene::with(json!({"calls": 1, "per": "1s"})).await;
     let pool = &scene.ledger.database.pool;
     let (tool, tenant) = ("tool".parse().unwrap(), "tenant".parse().unwrap());
+    let call = scene.released().await;
     let closed = async || -> i64 {
         sqlx::query_scalar("SELECT count(*) FROM toolfleet.limits WHERE closed_until IS NOT NULL")
             .fetch_one(pool)
@@ -315,9 +316,15 @@ async fn new_numbers_open_what_a_remote_has_closed() {
         r#"{"calls": 2, "per_ms": 1000}"#,
         r#"{"calls": 3, "per_ms": 1000}"#,
     ] {
-        starts::close(pool, &tool, &tenant, std::time::Duration::from_secs(3_600))
-            .await
-            .unwrap();
+        starts::close(
+            pool,
+            &tool,
+            &tenant,
+            call,
+            std::time::Duration::from_secs(3_600),
+        )
+        .await
+        .unwrap();
         assert_eq!(closed().await, 1);
         controls::replace(pool, &limit(SUBJECT, setting))
             .await
@@ -328,9 +335,15 @@ async fn new_numbers_open_what_a_remote_has_closed() {
     let same = limit(SUBJECT, r#"{"calls": 3, "per_ms": 1000}"#);
     let again = controls::replace(pool, &same).await.unwrap();
     assert!(matches!(again, ControlSet::Already(_)), "{again:?}");
-    starts::close(pool, &tool, &tenant, std::time::Duration::from_secs(3_600))
-        .await
-        .unwrap();
+    starts::close(
+        pool,
+        &tool,
+        &tenant,
+        call,
+        std::time::Duration::from_secs(3_600),
+    )
+    .await
+    .unwrap();
     let opened = controls::replace(pool, &same).await.unwrap();
     assert!(matches!(opened, ControlSet::Changed(_)), "{opened:?}");
     assert_eq!(closed().await, 0);

@@ -3,6 +3,7 @@
 mod buckets;
 mod claims;
 mod controls;
+mod keys;
 mod model;
 mod room;
 

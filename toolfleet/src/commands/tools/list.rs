@@ -67,8 +67,9 @@ fn rate(limit: &Value) -> Option<String> {
     }
     let (calls, per) = (limit["calls"].as_u64()?, limit["per"].as_str()?);
     let whose = match limit["by"].as_str() {
-        Some("tenant") => " for each tenant",
-        _tool => "",
+        Some("tenant") => " for each tenant".to_owned(),
+        Some(pointer) if pointer.starts_with('/') => format!(" for each value of {pointer}"),
+        _tool => String::new(),
     };
     Some(format!("{calls}/{per}{whose}"))
 }
@@ -86,6 +87,10 @@ mod tests {
             (
                 json!({"calls": 5, "per": "1m", "by": "tenant"}),
                 "5/1m for each tenant",
+            ),
+            (
+                json!({"calls": 5, "per": "1m", "by": "/account/id"}),
+                "5/1m for each value of /account/id",
             ),
             (json!({"share": "bank"}), "shares bank"),
         ] {
