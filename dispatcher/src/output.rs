@@ -6,10 +6,10 @@
 
 mod body;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use fleet::{
-    call::{Awaiting, Effect, Source, State},
+    call::{Awaiting, Effect, Language, Source, State},
     checkpoint::{Checkpoint, reached},
     ending::{ClientAnswer, EndedAttempt, Ending, Fact, Guard, Known},
     ids::{AttemptId, CallId, Label, ToolName},
@@ -39,6 +39,7 @@ pub(crate) async fn output(door: &Door, request: &Request<'_>) -> Result<Answer,
     let tenant = request.tenant()?;
     let body = request.body.to_vec();
     let (call, token, answer) = aside(move || read(&body)).await?;
+    let answer = Arc::new(answer);
     // Once more if it moved meanwhile.
     for _ in 0..2 {
         let row = replay::find(door, call, &tenant).await?;
@@ -100,7 +101,7 @@ async fn record(
     door: &Door,
     row: &CallRow,
     (state, attempt): (State, AttemptId),
-    answer: &ClientAnswer,
+    answer: &Arc<ClientAnswer>,
     tenant: &Label,
 ) -> Result<Option<Answer>, Refusal> {
     let tool = row.tool.parse().ok();
@@ -112,13 +113,19 @@ async fn record(
         );
         return Err(Refusal::new(Code::StoreUnavailable, what));
     };
-    fits(&tool, answer)?;
     if proves_nothing(row, answer, tool.manifest.effect) {
         let details = json!({ "state": state });
         return Err(Refusal::new(Code::Conflict, STILL_IN_DOUBT).with_details(|_| details.clone()));
     }
-    let ending = ending(row, &tool, state, attempt, answer);
-    let kept = ending.keeping(tool.manifest.sensitive.as_ref());
+    let (call, language, answer) = (row.call_id, row.language, Arc::clone(answer));
+    // Megabytes may have to be held against a schema and shortened.
+    let deciding = move || {
+        fits(&tool, &answer)?;
+        let ending = ending((call, language), &tool, state, attempt, &answer);
+        let kept = ending.keeping(tool.manifest.sensitive.as_ref());
+        Ok((ending, kept))
+    };
+    let (ending, kept) = aside(deciding).await?;
     let stored = kept.as_ref().unwrap_or(&ending);
     match door.completing.complete(stored, PATIENCE).await {
         Ok(Some(moved)) => {
@@ -185,13 +192,13 @@ fn fits(tool: &Tool, answer: &ClientAnswer) -> Result<(), Refusal> {
 }
 
 fn ending(
-    row: &CallRow,
+    (call, language): (CallId, Language),
     tool: &Tool,
     state: State,
     attempt: AttemptId,
     answer: &ClientAnswer,
 ) -> Ending {
-    let (effect, language) = (tool.manifest.effect, row.language);
+    let effect = tool.manifest.effect;
     let known = Known {
         effect,
         language,
@@ -204,7 +211,7 @@ fn ending(
     let fact = Fact::Submitted(state, answer);
     let guard = Guard::Attempt(attempt);
     let actor = ACTOR.to_owned();
-    let ending = Ending::by(&fact, &known, row.call_id, guard, Some(ended), actor);
+    let ending = Ending::by(&fact, &known, call, guard, Some(ended), actor);
     ending.shortened(tool.manifest.large_result.as_ref(), language)
 }
 

@@ -25,8 +25,8 @@ type Rests = HashMap<&'static str, Rest>;
 
 impl Sweep {
     /// Vacuums every second where there is something to vacuum, for until then new rows go to pages of their own, and where
-    /// a snapshot kept the dead rows, not before it is another one; folds counts every few seconds, drops old answers and buckets of values every minute,
-    /// keeps partitions every hour.
+    /// a snapshot kept the dead rows, not before it is another one; folds counts every few seconds, drops old answers and buckets
+    /// of values every minute, keeps partitions every hour.
     /// Cancel-safe: each is one statement.
     pub(super) async fn keep_up(self) {
         let (mut often, mut seldom, mut minutely, mut hourly) = (

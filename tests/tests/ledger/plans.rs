@@ -117,7 +117,7 @@ async fn what_is_due_and_what_may_be_lost_is_read_and_nothing_else() {
 /// Its statements are asked while the table is empty, and their plans are kept when it fills.
 #[tokio::test]
 async fn whose_followers_may_go_is_read_by_the_lines_they_stand_in() {
-    let ledger = refilled().await;
+    let ledger = Ledger::fresh().await;
     let pool = ledger.database.postgres.pool(1);
     let leader = ledger.queued().await;
     let connection = &mut ledger.database.connect().await;

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use fleet::ids::CallId;
 use fleet_tests::{
     caller::{Answer, Submission},
-    fleet::{Fleet, Spec},
+    fleet::{Fleet, Spec, counter},
     invariants,
+    wait::until_so,
     witness::Witness,
 };
 use futures_util::StreamExt;
@@ -170,7 +171,10 @@ async fn whoever_asks_for_the_call_waits_until_its_client_has_answered() {
     assert_eq!(fleet.get(&short).await["state"], "awaiting_client");
     let long = json!({"call_id": handed.call, "wait_ms": 60_000});
     let (got, told) = tokio::join!(fleet.get(&long), async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        until_so("who asks to wait", async || {
+            counter("toolfleet_waiters") >= 1.0
+        })
+        .await;
         handed
             .hands_in(&fleet, &json!({"result": {"exit_code": 0}}))
             .await

@@ -1,7 +1,6 @@
 //! Two that decide the same call at one moment, and processes that end in between: one wins, and the other is told.
 
 use fleet::store::controls::{self, ControlKind, ControlScope, NewControl};
-use fleet_tests::fleet::FLEET_WIDE;
 use futures_util::future::join_all;
 
 use super::*;
@@ -149,9 +148,24 @@ async fn a_pause_hands_nothing_out_and_takes_the_answers_of_what_was() {
     };
     controls::set(&fleet.database.pool, &pause).await.unwrap();
     fleet.ring().await;
-    tokio::time::sleep(FLEET_WIDE).await;
-    let refused = submission(&fleet, "shell", "b").wait().await;
-    assert_eq!(refused.code(), "tool_paused", "{}", *refused);
+    let mut sent = 0;
+    until_so("the pause to be known", async || {
+        sent += 1;
+        let answer = submission(&fleet, "shell", &format!("b{sent}"))
+            .wait()
+            .await;
+        if answer["state"] == "refused" {
+            assert_eq!(answer.code(), "tool_paused", "{}", *answer);
+            return true;
+        }
+        // It came before.
+        let told = HandedCall::of(&answer)
+            .hands_in(&fleet, &json!({"result": 1}))
+            .await;
+        assert_eq!(told["state"], "succeeded");
+        false
+    })
+    .await;
     let told = handed.hands_in(&fleet, &json!({"result": 1})).await;
     assert_eq!(told["state"], "succeeded", "{}", *told);
     invariants::hold(&fleet, &witness).await;
