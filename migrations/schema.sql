@@ -643,6 +643,129 @@ CREATE FUNCTION toolfleet.current_limits() RETURNS TABLE(tool text, version inte
       AND NOT EXISTS (SELECT FROM toolfleet.tool_retirements r WHERE r.tool = v.tool AND r.version >= v.version)
 $$;
 
+CREATE FUNCTION toolfleet.decide(call uuid, decision text, args_hash text, actor text, note text, in_tenant text DEFAULT NULL::text) RETURNS TABLE(verdict text, state text, approvals integer, needed integer, decided_by text, decided_at timestamp with time zone, dispatcher_id uuid)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    o toolfleet.open_calls;
+    d toolfleet.call_decisions;
+    given integer;
+    wanted integer;
+    of_run timestamptz;
+    ends timestamptz;
+    hands_out_until timestamptz;
+    new_state toolfleet.call_state := 'queued';
+    details json := json_build_object('note', decide.note, 'role', session_user);
+BEGIN
+    IF decide.decision IS NULL OR decide.decision NOT IN ('approve', 'deny') THEN
+        RAISE EXCEPTION 'decision must be approve or deny' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    -- One name for one person: what is not seen would make two of it.
+    IF coalesce(decide.actor, '') !~ '\S' OR length(decide.actor) > 200 OR toolfleet.has_invisible(decide.actor)
+       OR decide.actor ~ '[[:cntrl:]]' THEN
+        RAISE EXCEPTION 'actor must say who decides, in 1 to 200 characters that can be seen' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF coalesce(decide.note, '') !~ '\S' OR length(decide.note) > 2000 THEN
+        RAISE EXCEPTION 'note must say why, in 1 to 2000 characters' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT * INTO o FROM toolfleet.open_calls c
+    WHERE c.call_id = decide.call AND (decide.in_tenant IS NULL OR c.tenant = decide.in_tenant) FOR UPDATE;
+    IF NOT FOUND OR o.awaiting IS DISTINCT FROM 'approval' THEN
+        SELECT * INTO d FROM toolfleet.call_decisions c WHERE c.call_id = decide.call ORDER BY c.at DESC LIMIT 1;
+        RETURN QUERY
+        SELECT 'not_waiting', c.state, NULL::integer, NULL::integer, d.actor, d.at, NULL::uuid
+        FROM (SELECT x.state::text, x.tenant FROM toolfleet.open_calls x WHERE x.call_id = decide.call
+              UNION ALL
+              SELECT x.state::text, x.tenant FROM toolfleet.finished_calls x WHERE x.call_id = decide.call) c
+        WHERE decide.in_tenant IS NULL OR c.tenant = decide.in_tenant;
+        IF NOT FOUND THEN
+            RETURN QUERY SELECT 'not_found', NULL::text, NULL::integer, NULL::integer, NULL::text, NULL::timestamptz, NULL::uuid;
+        END IF;
+        RETURN;
+    END IF;
+    wanted := (o.approval->>'count')::integer;
+    SELECT count(*) INTO given FROM toolfleet.call_decisions c WHERE c.call_id = o.call_id AND c.decision = 'approve';
+    IF encode(o.args_hash, 'hex') IS DISTINCT FROM decide.args_hash THEN
+        RETURN QUERY SELECT 'other_arguments', o.state::text, given, wanted, NULL::text, NULL::timestamptz, NULL::uuid;
+        RETURN;
+    END IF;
+    IF o.due_at <= clock_timestamp() THEN
+        RETURN QUERY SELECT 'over', o.state::text, given, wanted, NULL::text, o.due_at, NULL::uuid;
+        RETURN;
+    END IF;
+    SELECT * INTO d FROM toolfleet.call_decisions c
+    WHERE c.call_id = o.call_id AND toolfleet.person_of(c.actor) = toolfleet.person_of(decide.actor) AND c.decision = decide.decision;
+    IF FOUND THEN
+        RETURN QUERY SELECT 'same_person', o.state::text, given, wanted, d.actor, d.at, NULL::uuid;
+        RETURN;
+    END IF;
+    IF wanted > 1 AND decide.decision = 'approve' AND toolfleet.person_of(o.meta->>'principal') = toolfleet.person_of(decide.actor) THEN
+        RETURN QUERY SELECT 'submitter', o.state::text, given, wanted, NULL::text, NULL::timestamptz, NULL::uuid;
+        RETURN;
+    END IF;
+    INSERT INTO toolfleet.call_decisions (call_id, decision, actor, role, note, args_hash)
+    VALUES (o.call_id, decide.decision, decide.actor, session_user, decide.note, o.args_hash);
+    IF decide.decision = 'deny' THEN
+        IF o.effect_unknown AND o.effect IN ('idempotent', 'once') THEN
+            -- Nothing that is decided now undoes what was lost with the writes.
+            UPDATE toolfleet.open_calls c
+            SET state = 'in_doubt', awaiting = NULL, rev = c.rev + 1, doubt_since = now(), doubt_reason = 'denied',
+                attempt_until = toolfleet.unknown_until(c.call_id), due_at = greatest(now(), toolfleet.unknown_until(c.call_id)),
+                last_error = json_build_object('code', 'in_doubt', 'message', CASE o.language
+                    WHEN 'zh' THEN '有权决定的人拒绝了这次调用。操作可能已经生效，也可能没有生效。不要重复这次调用，换用新的幂等键也不行；请交由人工查明结果。'
+                    ELSE 'Who had to decide about this call said no. The action may or may not have been carried out. Do not repeat the call, not with a new idempotency key either; ask a person to find out.'
+                    END,
+                    'retryable', false, 'retry_after_ms', NULL, 'suggestion', 'do_not_repeat')
+            WHERE c.call_id = o.call_id;
+            INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason, details)
+            VALUES (o.call_id, o.rev + 1, o.state, 'in_doubt', decide.actor, 'denied', details);
+            RETURN QUERY SELECT 'decided', 'in_doubt', given, wanted, decide.actor, now(), o.dispatcher_id;
+            RETURN;
+        END IF;
+        PERFORM toolfleet.finish(o, 'failed', 'business_error', 'error',
+            CASE WHEN o.effect = 'read' THEN 'none' ELSE 'not_applied' END::toolfleet.effect_known, NULL,
+            json_build_object('code', 'denied', 'message', CASE o.language
+                WHEN 'zh' THEN '有权决定的人拒绝了这次调用。没有做任何更改。不要再次请求，换一种方式也不行；请告知用户。'
+                ELSE 'Who had to decide about this call said no. Nothing was changed. Do not ask for it again, nor in another way; tell the user.'
+                END,
+                'retryable', false, 'retry_after_ms', NULL, 'suggestion', 'do_not_repeat'),
+            decide.actor, 'denied', details);
+        RETURN QUERY SELECT 'decided', 'failed', given, wanted, decide.actor, now(), o.dispatcher_id;
+        RETURN;
+    END IF;
+    given := given + 1;
+    IF given < wanted THEN
+        UPDATE toolfleet.open_calls c SET rev = c.rev + 1 WHERE c.call_id = o.call_id;
+        INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason, details)
+        VALUES (o.call_id, o.rev + 1, o.state, o.state, decide.actor, 'approved', details);
+        RETURN QUERY SELECT 'decided', o.state::text, given, wanted, decide.actor, now(), NULL::uuid;
+        RETURN;
+    END IF;
+    -- The clocks that begin now.
+    of_run := (o.approval->>'run_deadline')::timestamptz;
+    ends := least(now() + (o.approval->>'deadline_ms')::bigint * interval '1 millisecond', of_run);
+    hands_out_until := least(now() + (o.approval->>'client_ms')::bigint * interval '1 millisecond', ends);
+    IF o.approval->>'client_ms' IS NOT NULL THEN
+        new_state := 'awaiting_client';
+        UPDATE toolfleet.open_calls c
+        SET awaiting = 'client', rev = c.rev + 1, attempts = 1, attempt_id = gen_random_uuid(), first_started_at = coalesce(c.first_started_at, now()),
+            attempt_started_at = now(), attempt_timeout_ms = (c.approval->>'client_ms')::bigint, attempt_until = hands_out_until,
+            due_at = hands_out_until, deadline_at = ends
+        WHERE c.call_id = o.call_id;
+    ELSE
+        UPDATE toolfleet.open_calls c
+        SET state = 'queued', awaiting = NULL, held = true, rev = c.rev + 1, publish_n = c.publish_n + 1, not_before = now(),
+            due_at = NULL, deadline_at = ends,
+            queue_until = now() + (c.approval->>'queue_wait_ms')::bigint * interval '1 millisecond'
+        WHERE c.call_id = o.call_id;
+    END IF;
+    INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason, details)
+    VALUES (o.call_id, o.rev + 1, o.state, new_state, decide.actor, 'approved', details);
+    RETURN QUERY SELECT 'decided', new_state::text, given, wanted, decide.actor, now(), NULL::uuid;
+END $$;
+
 CREATE FUNCTION toolfleet.drop_breakers(ids bigint[]) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -699,6 +822,8 @@ BEGIN
         DELETE FROM toolfleet.call_marks WHERE call_id >= low AND call_id < high;
         DELETE FROM toolfleet.retry_reservations WHERE call_id >= low AND call_id < high;
         DELETE FROM toolfleet.bulk_retries WHERE newest >= low AND newest < high;
+        DELETE FROM toolfleet.call_decisions d WHERE d.call_id >= low AND d.call_id < high
+            AND NOT EXISTS (SELECT FROM toolfleet.open_calls o WHERE o.call_id = d.call_id);
         RETURN part.day;
     END LOOP;
     RETURN NULL;
@@ -953,6 +1078,7 @@ CREATE TABLE toolfleet.open_calls (
     no_store boolean,
     rate_key text,
     awaiting text,
+    approval json,
     CONSTRAINT open_calls_check CHECK (((state <> 'queued'::toolfleet.call_state) OR (attempt_id IS NULL))),
     CONSTRAINT open_calls_check1 CHECK (((NOT held) OR (state = 'queued'::toolfleet.call_state))),
     CONSTRAINT open_calls_check2 CHECK (((state <> 'running'::toolfleet.call_state) OR ((attempt_id IS NOT NULL) AND (worker_id IS NOT NULL) AND (attempt_until IS NOT NULL)))),
@@ -1561,6 +1687,12 @@ BEGIN
         END;
 END $_$;
 
+CREATE FUNCTION toolfleet.person_of(actor text) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    AS $_$
+    SELECT lower(btrim(regexp_replace(actor, '\s*\([^()]*\)\s*$', '')))
+$_$;
+
 CREATE FUNCTION toolfleet.plain_number(value text) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     AS $_$
@@ -1635,13 +1767,14 @@ BEGIN
     WHERE (state = 'running' OR awaiting = 'client') AND effect IN ('idempotent', 'once');
     -- What stays where it is has a remark: its revision tells whoever judged it before that it has changed.
     INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason, attempt_id, details)
-    SELECT call_id, rev + 1, state, (CASE WHEN effect = 'idempotent' AND NOT cancel_requested AND awaiting IS NULL THEN 'queued' ELSE 'in_doubt' END)::toolfleet.call_state, 'ground', 'quarantine',
+    SELECT call_id, rev + 1, state, (CASE WHEN effect = 'idempotent' AND NOT cancel_requested AND awaiting = 'approval' THEN 'awaiting_client'
+            WHEN effect = 'idempotent' AND NOT cancel_requested AND awaiting IS NULL THEN 'queued' ELSE 'in_doubt' END)::toolfleet.call_state, 'ground', 'quarantine',
         attempt_id, details
     FROM toolfleet.open_calls
     WHERE state IN ('queued', 'running', 'awaiting_client') AND effect IN ('idempotent', 'once');
     UPDATE toolfleet.open_calls
     SET rev = rev + 1, quarantined = true, effect_unknown = true, first_started_at = coalesce(first_started_at, accepted_at)
-    WHERE state IN ('queued', 'running') AND effect = 'idempotent' AND NOT cancel_requested;
+    WHERE (state IN ('queued', 'running') OR awaiting = 'approval') AND effect = 'idempotent' AND NOT cancel_requested;
     -- The attempt that the ledger remembers may not have been the last one, so what it says decides nothing any more.
     UPDATE toolfleet.open_calls
     SET state = 'queued', attempt_id = NULL, worker_id = NULL, claim_rev = NULL, attempt_started_at = NULL,
@@ -1651,10 +1784,15 @@ BEGIN
     UPDATE toolfleet.open_calls
     SET state = 'in_doubt', awaiting = NULL, held = false, rev = rev + 1, quarantined = true, doubt_since = now(), doubt_reason = 'lost_writes',
         -- A claim that was lost with the writes ends by the call's deadline.
-        attempt_until = deadline_at, due_at = greatest(now(), deadline_at), last_error = quarantine.errors->language
+        -- What waits for a yes may have got one, and its deadline with it.
+        attempt_until = CASE WHEN awaiting = 'approval' THEN now() + (approval->>'deadline_ms')::bigint * interval '1 millisecond'
+                             ELSE deadline_at END,
+        due_at = CASE WHEN awaiting = 'approval' THEN now() + (approval->>'deadline_ms')::bigint * interval '1 millisecond'
+                      ELSE greatest(now(), deadline_at) END,
+        last_error = quarantine.errors->language
     -- What the caller's program has is handed out once: its answer may be among what was lost.
     WHERE state IN ('queued', 'running', 'awaiting_client')
-      AND (effect = 'once' OR effect = 'idempotent' AND (cancel_requested OR awaiting IS NOT NULL));
+      AND (effect = 'once' OR effect = 'idempotent' AND (cancel_requested OR awaiting = 'client'));
     GET DIAGNOSTICS doubted = ROW_COUNT;
     UPDATE toolfleet.fleet
     SET system_identifier = quarantine.system_identifier, timeline = quarantine.timeline,
@@ -1740,6 +1878,18 @@ CREATE FUNCTION toolfleet.refuse_change_of_controls() RETURNS trigger
     AS $$
 BEGIN
     RAISE EXCEPTION 'the log of controls does not change: change %', OLD.rev USING ERRCODE = 'check_violation';
+END $$;
+
+CREATE FUNCTION toolfleet.refuse_change_of_decisions() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    -- `drop_history` has dropped the call before its decisions.
+    IF TG_OP = 'DELETE' AND NOT EXISTS (SELECT FROM toolfleet.finished_calls f WHERE f.call_id = OLD.call_id)
+       AND NOT EXISTS (SELECT FROM toolfleet.open_calls o WHERE o.call_id = OLD.call_id) THEN
+        RETURN OLD;
+    END IF;
+    RAISE EXCEPTION 'decisions about call % do not change', OLD.call_id USING ERRCODE = 'check_violation';
 END $$;
 
 CREATE FUNCTION toolfleet.refuse_change_of_history() RETURNS trigger
@@ -1856,6 +2006,18 @@ CREATE FUNCTION toolfleet.renew_buckets_of_version() RETURNS trigger
     AS $$
 BEGIN
     PERFORM toolfleet.renew_buckets(NEW.tool);
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION toolfleet.require_approval() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+BEGIN
+    IF (SELECT count(*) FROM toolfleet.call_decisions d
+        WHERE d.call_id = NEW.call_id AND d.decision = 'approve' AND d.args_hash = NEW.args_hash) < (OLD.approval->>'count')::integer THEN
+        RAISE EXCEPTION 'call % waits for approval', NEW.call_id USING ERRCODE = 'check_violation';
+    END IF;
     RETURN NULL;
 END $$;
 
@@ -2609,6 +2771,29 @@ CREATE VIEW toolfleet.abandoned AS
      JOIN toolfleet.calls c ON ((c.call_id = m.call_id)))
   WHERE (m.what = 'abandoned'::text);
 
+CREATE TABLE toolfleet.call_decisions (
+    call_id uuid NOT NULL,
+    decision text NOT NULL,
+    at timestamp with time zone DEFAULT now() NOT NULL,
+    actor text NOT NULL,
+    role text NOT NULL,
+    note text NOT NULL,
+    args_hash bytea NOT NULL,
+    CONSTRAINT call_decisions_actor_check CHECK (((length(actor) >= 1) AND (length(actor) <= 200))),
+    CONSTRAINT call_decisions_decision_check CHECK ((decision = ANY ('{approve,deny}'::text[]))),
+    CONSTRAINT call_decisions_note_check CHECK (((length(note) >= 1) AND (length(note) <= 2000)))
+);
+
+CREATE VIEW toolfleet.approvals AS
+ SELECT call_decisions.call_id,
+    call_decisions.decision,
+    call_decisions.at,
+    call_decisions.actor,
+    call_decisions.role,
+    call_decisions.note,
+    encode(call_decisions.args_hash, 'hex'::text) AS args_hash
+   FROM toolfleet.call_decisions;
+
 CREATE TABLE toolfleet.ended_attempts (
     call_id uuid NOT NULL,
     attempt_id uuid NOT NULL,
@@ -2750,29 +2935,34 @@ CREATE TABLE toolfleet.call_notes (
 PARTITION BY RANGE (call_id);
 
 CREATE VIEW toolfleet.call_events AS
- SELECT accepted.call_id,
+ SELECT c.call_id,
     0 AS revision,
-    accepted.accepted_at AS at,
+    c.accepted_at AS at,
     NULL::text AS from_state,
         CASE
-            WHEN ((accepted.attempt_started_at IS NOT NULL) AND (accepted.worker_id IS NULL)) THEN 'awaiting_client'::text
+            WHEN (COALESCE(first.from_state,
+            CASE
+                WHEN c.is_first THEN c.state
+                ELSE NULL::toolfleet.call_state
+            END) = 'awaiting_client'::toolfleet.call_state) THEN 'awaiting_client'::text
             ELSE 'queued'::text
         END AS to_state,
     'dispatcher'::text AS actor,
     'accepted'::text AS reason,
     NULL::uuid AS attempt_id,
     NULL::json AS details
-   FROM ( SELECT open_calls.call_id,
+   FROM (( SELECT open_calls.call_id,
             open_calls.accepted_at,
-            open_calls.attempt_started_at,
-            open_calls.worker_id
+            open_calls.state,
+            (open_calls.rev = 0) AS is_first
            FROM toolfleet.open_calls
         UNION ALL
          SELECT finished_calls.call_id,
             finished_calls.accepted_at,
-            finished_calls.attempt_started_at,
-            finished_calls.worker_id
-           FROM toolfleet.finished_calls) accepted
+            finished_calls.from_state,
+            (finished_calls.rev = 1)
+           FROM toolfleet.finished_calls) c
+     LEFT JOIN toolfleet.call_notes first ON (((first.call_id = c.call_id) AND (first.rev = 1))))
 UNION ALL
  SELECT claimed.call_id,
     claimed.claim_rev AS revision,
@@ -3408,7 +3598,26 @@ CREATE VIEW toolfleet.waiting AS
         CASE
             WHEN (v.sensitive IS NULL) THEN o.args
             ELSE toolfleet.shown(o.args, v.sensitive)
-        END AS args
+        END AS args,
+    encode(o.args_hash, 'hex'::text) AS args_hash,
+        CASE
+            WHEN (o.awaiting = 'approval'::text) THEN (o.approval ->> 'by'::text)
+            ELSE NULL::text
+        END AS approval_by,
+        CASE
+            WHEN (o.awaiting = 'approval'::text) THEN ((o.approval ->> 'count'::text))::integer
+            ELSE NULL::integer
+        END AS approvals_needed,
+        CASE
+            WHEN (o.awaiting = 'approval'::text) THEN (( SELECT count(*) AS count
+               FROM toolfleet.call_decisions d
+              WHERE ((d.call_id = o.call_id) AND (d.decision = 'approve'::text))))::integer
+            ELSE NULL::integer
+        END AS approvals,
+        CASE
+            WHEN (o.awaiting = 'approval'::text) THEN (o.approval ->> 'reason'::text)
+            ELSE NULL::text
+        END AS approval_reason
    FROM (toolfleet.open_calls o
      LEFT JOIN toolfleet.tool_versions v ON (((v.tool = o.tool) AND (v.version = o.tool_version))))
   WHERE (o.state = 'awaiting_client'::toolfleet.call_state);
@@ -3476,6 +3685,8 @@ ALTER TABLE ONLY toolfleet.kept_answers
 ALTER TABLE ONLY toolfleet.live_controls
     ADD CONSTRAINT live_controls_pkey PRIMARY KEY (control_id);
 ALTER TABLE toolfleet.open_calls
+    ADD CONSTRAINT open_calls_approval CHECK (((awaiting <> 'approval'::text) OR (approval IS NOT NULL))) NOT VALID;
+ALTER TABLE toolfleet.open_calls
     ADD CONSTRAINT open_calls_awaiting CHECK (((state = 'awaiting_client'::toolfleet.call_state) = (awaiting IS NOT NULL))) NOT VALID;
 ALTER TABLE ONLY toolfleet.open_calls
     ADD CONSTRAINT open_calls_pkey PRIMARY KEY (call_id);
@@ -3507,6 +3718,8 @@ ALTER TABLE ONLY toolfleet.tool_versions
     ADD CONSTRAINT tool_versions_rev_key UNIQUE (rev);
 ALTER TABLE ONLY toolfleet.worker_processes
     ADD CONSTRAINT worker_processes_pkey PRIMARY KEY (worker_id);
+
+CREATE UNIQUE INDEX call_decisions_once ON toolfleet.call_decisions USING btree (call_id, toolfleet.person_of(actor), decision);
 
 CREATE INDEX call_marks_abandoned ON toolfleet.call_marks USING btree (call_id) WHERE (what = 'abandoned'::text);
 
@@ -3548,6 +3761,8 @@ ALTER INDEX toolfleet.finished_calls_pkey ATTACH PARTITION toolfleet.finished_ca
 ALTER INDEX toolfleet.finished_calls_run ATTACH PARTITION toolfleet.finished_calls_default_run;
 ALTER INDEX toolfleet.finished_calls_session ATTACH PARTITION toolfleet.finished_calls_default_session;
 
+CREATE TRIGGER approvals_are_given AFTER UPDATE ON toolfleet.open_calls FOR EACH ROW WHEN (((old.awaiting = 'approval'::text) AND (new.state <> 'in_doubt'::toolfleet.call_state) AND (new.awaiting IS DISTINCT FROM 'approval'::text))) EXECUTE FUNCTION toolfleet.require_approval();
+
 CREATE TRIGGER close_breakers_let_go AFTER DELETE ON toolfleet.live_controls FOR EACH ROW WHEN ((old.kind = 'breaker'::text)) EXECUTE FUNCTION toolfleet.close_forced_breakers();
 
 CREATE TRIGGER close_forced_breakers AFTER INSERT ON toolfleet.live_controls FOR EACH ROW WHEN ((new.kind = 'breaker'::text)) EXECUTE FUNCTION toolfleet.close_forced_breakers();
@@ -3557,6 +3772,8 @@ CREATE TRIGGER count_closed AFTER DELETE ON toolfleet.open_calls REFERENCING OLD
 CREATE TRIGGER count_opened AFTER INSERT ON toolfleet.open_calls REFERENCING NEW TABLE AS opened FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.count_opened();
 
 CREATE TRIGGER doubts_are_settled AFTER DELETE ON toolfleet.open_calls FOR EACH ROW WHEN ((old.state = 'in_doubt'::toolfleet.call_state)) EXECUTE FUNCTION toolfleet.refuse_settling();
+
+CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.call_decisions FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_decisions();
 
 CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.call_marks FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_marks();
 
@@ -3568,7 +3785,9 @@ CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.ended_attempts F
 
 CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.finished_calls FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_history();
 
-CREATE TRIGGER legal_moves AFTER UPDATE ON toolfleet.open_calls FOR EACH ROW WHEN (((old.state <> new.state) AND ((old.state <> ALL ('{queued,running,awaiting_client}'::toolfleet.call_state[])) OR (new.state <> ALL ('{queued,running,in_doubt}'::toolfleet.call_state[])) OR ((old.state = 'awaiting_client'::toolfleet.call_state) AND (new.state <> 'in_doubt'::toolfleet.call_state))))) EXECUTE FUNCTION toolfleet.refuse_illegal_move();
+CREATE TRIGGER legal_moves AFTER UPDATE ON toolfleet.open_calls FOR EACH ROW WHEN (((old.state <> new.state) AND ((old.state <> ALL ('{queued,running,awaiting_client}'::toolfleet.call_state[])) OR (new.state <> ALL ('{queued,running,in_doubt}'::toolfleet.call_state[])) OR ((old.state = 'awaiting_client'::toolfleet.call_state) AND (new.state <> 'in_doubt'::toolfleet.call_state) AND ((new.state <> 'queued'::toolfleet.call_state) OR (old.awaiting IS DISTINCT FROM 'approval'::text)))))) EXECUTE FUNCTION toolfleet.refuse_illegal_move();
+
+CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.call_decisions FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.call_marks FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 

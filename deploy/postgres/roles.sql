@@ -118,6 +118,8 @@ BEGIN
         ('timeout_changes',  NULL, 'SELECT, INSERT, DELETE', 'd'),
         -- Marks: one function makes them, and `drop_history` drops them with their calls.
         ('call_marks',       NULL, 'SELECT', 'o'),
+        -- Decisions about calls that wait for a yes: one function makes them.
+        ('call_decisions',   NULL, 'SELECT', 'o'),
         ('bulk_retries',     NULL, 'SELECT, INSERT', 'o'),
         ('retry_reservations', NULL, 'SELECT', 'o'),
         -- The documented views.
@@ -141,6 +143,7 @@ BEGIN
         ('workers',          NULL, 'SELECT', 'or'),
         -- Calls that wait, and the secret of the tokens with which they are answered: whoever reads it can answer any of them.
         ('waiting',          NULL, 'SELECT', 'or'),
+        ('approvals',        NULL, 'SELECT', 'or'),
         ('token_secret',     NULL, 'SELECT', 'd')
         ) AS tables (what, columns, privilege, whom)
     LOOP
@@ -160,6 +163,7 @@ BEGIN
         -- What decides about calls and people's decisions.
         ('settle',            'do'),
         ('cancel',            'do'),
+        ('decide',            'do'),
         ('mark_calls',        'o'),
         ('reserve_retries',   'o'),
         ('release_retries',   'o'),
@@ -248,6 +252,9 @@ BEGIN
         ('count_closed',             '-'),
         ('refuse_change_of_history', '-'),
         ('refuse_change_of_marks',   '-'),
+        ('refuse_change_of_decisions', '-'),
+        ('require_approval',         '-'),
+        ('person_of',                '-'),
         ('refuse_truncation',        '-'),
         ('refuse_illegal_move',      '-'),
         ('refuse_settling',          '-')

@@ -1,12 +1,12 @@
 //! Commit: writes the row of an admitted call, once, and answers its caller.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use fleet::{
     bus::events::Events,
     checkpoint::{Checkpoint, reached},
-    ids::{AttemptId, CallId, DispatcherId},
-    store::accept::{AcceptedAt, HandOver, NewCall, NewKey},
+    ids::{CallId, DispatcherId},
+    store::accept::{AcceptedAt, NewCall, NewKey},
     telemetry::{
         metrics,
         spans::{self, Step},
@@ -26,7 +26,8 @@ use crate::{
     answer::{Answer, bytes_max},
     check::{Checked, Submission},
     door::Door,
-    hand_over, key,
+    hand_over::{self, millis},
+    key,
     meter::Permit,
     pending::{Holder, PendingAccept, Told},
     publish::publish,
@@ -192,7 +193,6 @@ pub(crate) fn new_call(
     } = checked;
     let (manifest, headers) = (&tool.manifest, &submission.headers);
     let key = key_of(submission, checked);
-    let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
     NewCall {
         call_id,
         tenant: submission.tenant.clone(),
@@ -201,10 +201,7 @@ pub(crate) fn new_call(
         effect: manifest.effect,
         queue: manifest.queue.clone(),
         priority: headers.priority,
-        hand_over: manifest.is_run_by_client().then(|| HandOver {
-            attempt: AttemptId::generate(),
-            timeout_ms: millis(manifest.timeout.longest()),
-        }),
+        waits: hand_over::first_wait(submission, checked, admission),
         held: admission.is_held(),
         line: admission.line.clone(),
         rate_key: admission.rate_key,

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use fleet::wire::subjects::Subjects;
 
 use crate::{
-    accept, answer::Answer, batch, cancel, control, door::Door, get, listing, output,
+    accept, answer::Answer, approve, batch, cancel, control, door::Door, get, listing, output,
     rates::Sender, refusal::Refusal, request::Request, settle, slots::RequestPermit,
 };
 
@@ -36,7 +36,7 @@ enum Handler {
 type Answering<'a> = Pin<Box<dyn Future<Output = Result<Answer, Refusal>> + Send + 'a>>;
 
 /// All of them.
-pub(crate) static ENDPOINTS: [Endpoint; 9] = [
+pub(crate) static ENDPOINTS: [Endpoint; 11] = [
     Endpoint {
         name: "call",
         subject: Subjects::call_endpoint,
@@ -81,6 +81,20 @@ pub(crate) static ENDPOINTS: [Endpoint; 9] = [
         more_at_once: 0,
         of_operators: true,
         handler: Handler::One(|door, request| Box::pin(output::output(door, request))),
+    },
+    Endpoint {
+        name: "approve",
+        subject: Subjects::approve_endpoint,
+        more_at_once: 0,
+        of_operators: false,
+        handler: Handler::One(|door, request| Box::pin(approve::by_caller(door, request))),
+    },
+    Endpoint {
+        name: "admin-approve",
+        subject: Subjects::admin_approve_endpoint,
+        more_at_once: 0,
+        of_operators: true,
+        handler: Handler::One(|door, request| Box::pin(approve::by_operator(door, request))),
     },
     Endpoint {
         name: "admin-settle",
@@ -157,6 +171,7 @@ mod tests {
                 "get",
                 "cancel",
                 "output",
+                "admin-approve",
                 "admin-settle",
                 "admin-control",
                 "admin-control-all"

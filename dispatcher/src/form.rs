@@ -40,6 +40,16 @@ pub(crate) fn short<T: DeserializeOwned>(body: &[u8], form: &Message) -> Result<
     of_form(parse(body, &limits)?, form)
 }
 
+/// Reads a request of this form in which people give reasons.
+pub(crate) fn long<T: DeserializeOwned>(body: &[u8], form: &Message) -> Result<T, Refusal> {
+    let limits = Limits {
+        // A note of 2000 characters, all of them escaped, and the rest.
+        bytes: 32 * 1024,
+        ..Limits::DEFAULT
+    };
+    of_form(parse(body, &limits)?, form)
+}
+
 /// The call that a request names.
 pub(crate) fn call_id(text: &str) -> Result<CallId, Refusal> {
     text.parse().map_err(|_rule| {

@@ -1,43 +1,125 @@
 //! Hand-over: what a call waits for that is not for a worker, as its caller is told.
 
 use fleet::{
+    approval::ApprovalWanted,
     call::State,
+    ids::AttemptId,
+    manifest::{ApprovalSpec, ApprovedBy},
     store::{
-        accept::{AcceptedAt, NewCall},
-        read::{CallRow, CallState},
+        accept::{AcceptedAt, FirstWait, HandOver, NewCall},
+        read::{CallRow, CallState, ToApprove},
     },
     wire::{
         envelope::{Accepted, Awaits},
         event::{Event, Happening},
-        token::Handed,
+        token::{Handed, HandedAs},
     },
 };
 use serde_json::value::RawValue;
 use time::{Duration, OffsetDateTime};
 
-use crate::{answer::Answer, door::Door};
+use crate::{
+    admission::Admission,
+    answer::Answer,
+    check::{Checked, Submission},
+    door::Door,
+};
 
-/// What a call that was just accepted waits for; `None`: it is queued.
-pub(crate) fn awaited(door: &Door, call: &NewCall, at: AcceptedAt) -> Option<Awaits> {
-    let (whom, hand_over) = (call.awaits()?, call.hand_over?);
-    let handed = Handed {
-        call: call.call_id,
-        awaiting: whom,
-        attempt: hand_over.attempt,
-    };
-    Some(Awaits {
-        whom,
-        until: until(call, at),
-        token: door.tokens.token(&handed),
-        args: changed(&call.args).filter(|_| !call.coercions.is_empty()),
+pub(crate) fn millis(duration: std::time::Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// For whom a new call waits; `None`: for a worker.
+pub(crate) fn first_wait(
+    submission: &Submission,
+    checked: &Checked,
+    admission: &Admission,
+) -> Option<FirstWait> {
+    let (manifest, headers) = (&checked.tool.manifest, &submission.headers);
+    let is_run_by_client = manifest.is_run_by_client();
+    let client_ms = is_run_by_client.then(|| millis(manifest.timeout.longest()));
+    if admission.needs_approval
+        && let Some(spec) = &checked.newest.manifest.approval
+    {
+        let ApprovalSpec {
+            by, count, reason, ..
+        } = spec;
+        return Some(FirstWait::Approval {
+            expires_ms: millis(spec.expires),
+            wanted: Box::new(ApprovalWanted {
+                by: *by,
+                count: *count,
+                reason: reason.clone(),
+                deadline_ms: millis(headers.deadline.unwrap_or(manifest.deadline)),
+                run_deadline: headers.run_deadline,
+                queue_wait_ms: manifest.max_queue_wait.map(millis),
+                client_ms,
+            }),
+        });
+    }
+    client_ms.map(|timeout_ms| {
+        FirstWait::Client(HandOver {
+            attempt: AttemptId::generate(),
+            timeout_ms,
+        })
     })
 }
 
-/// As the statement has it: the end of its time, but not behind its deadline.
-fn until(call: &NewCall, at: AcceptedAt) -> OffsetDateTime {
-    let timeout_ms = call.hand_over.map_or(0, |hand_over| hand_over.timeout_ms);
-    let until = at.accepted_at + Duration::milliseconds(timeout_ms.min(call.deadline_ms));
+/// What a call that was just accepted waits for; `None`: it is queued.
+pub(crate) fn awaited(door: &Door, call: &NewCall, at: AcceptedAt) -> Option<Awaits> {
+    let wait = call.waits.as_ref()?;
+    let (turn, approval) = match wait {
+        FirstWait::Client(hand_over) => (HandedAs::Attempt(hand_over.attempt), None),
+        // A row starts with revision 0.
+        FirstWait::Approval { wanted, .. } => {
+            let to_approve = ToApprove {
+                wanted: ApprovalWanted::clone(wanted),
+                args_hash: hex::encode(call.args_hash),
+            };
+            (HandedAs::Revision(0), Some(to_approve))
+        }
+    };
+    let handed = Handed {
+        call: call.call_id,
+        awaiting: call.awaits()?,
+        turn,
+    };
+    let args = changed(&call.args).filter(|_| !call.coercions.is_empty());
+    Some(awaits(door, &handed, until(call, wait, at), args, approval))
+}
+
+/// As the statement has it: the end of its time, but not behind its deadline, which is not counted before a yes.
+fn until(call: &NewCall, wait: &FirstWait, at: AcceptedAt) -> OffsetDateTime {
+    let wait_ms = match wait {
+        FirstWait::Client(hand_over) => hand_over.timeout_ms.min(call.deadline_ms),
+        FirstWait::Approval { expires_ms, .. } => *expires_ms,
+    };
+    let until = at.accepted_at + Duration::milliseconds(wait_ms);
     call.run_deadline.map_or(until, |of_run| until.min(of_run))
+}
+
+fn awaits(
+    door: &Door,
+    handed: &Handed,
+    until: OffsetDateTime,
+    args: Option<Box<RawValue>>,
+    approval: Option<ToApprove>,
+) -> Awaits {
+    let (wanted, args_hash) = approval
+        .map(|ToApprove { wanted, args_hash }| (wanted, args_hash))
+        .unzip();
+    let by = wanted.as_ref().map(|wanted| wanted.by);
+    // Operators decide by their own rights.
+    let has_token = by.is_none_or(|by| by == ApprovedBy::Caller);
+    Awaits {
+        whom: handed.awaiting,
+        until,
+        token: has_token.then(|| door.tokens.token(handed)),
+        args,
+        by,
+        args_hash,
+        reason: wanted.and_then(|wanted| wanted.reason),
+    }
 }
 
 fn changed(args: &str) -> Option<Box<RawValue>> {
@@ -47,12 +129,11 @@ fn changed(args: &str) -> Option<Box<RawValue>> {
 /// The accepted envelope of a call that exists, with what it waits for.
 pub(crate) fn standing(door: &Door, row: &CallRow, replayed: bool) -> Answer {
     let awaiting = match &row.state {
-        CallState::Awaiting(awaiting) => Some(Awaits {
-            whom: awaiting.handed.awaiting,
-            until: awaiting.until,
-            token: door.tokens.token(&awaiting.handed),
-            args: awaiting.changed_args.as_deref().and_then(changed),
-        }),
+        CallState::Awaiting(awaiting) => {
+            let args = awaiting.changed_args.as_deref().and_then(changed);
+            let (handed, until) = (&awaiting.handed, awaiting.until);
+            Some(awaits(door, handed, until, args, awaiting.approval.clone()))
+        }
         CallState::Queued { .. }
         | CallState::Running { .. }
         | CallState::InDoubt(_)
@@ -78,6 +159,22 @@ pub(crate) fn tell(door: &Door, call: &NewCall, at: AcceptedAt, awaits: &Awaits)
         },
     };
     door.events.tell(&call.tenant, call.session.as_ref(), event);
+}
+
+/// The same of a call that waits for another one since then.
+pub(crate) fn tell_standing(door: &Door, row: &CallRow, at: OffsetDateTime) {
+    let CallState::Awaiting(awaiting) = &row.state else {
+        return;
+    };
+    let (handed, until) = (&awaiting.handed, awaiting.until);
+    let Awaits { whom, token, .. } = awaits(door, handed, until, None, awaiting.approval.clone());
+    let event = || Event {
+        call_id: row.call_id,
+        sequence: Event::sequence(row.rev, 0),
+        at,
+        what: Happening::Awaiting { whom, until, token },
+    };
+    door.events.tell(&row.tenant, row.session.as_ref(), event);
 }
 
 /// The answer to a new call whose caller does not wait for it.

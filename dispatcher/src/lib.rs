@@ -54,6 +54,7 @@ mod expiry;
 mod hand_over;
 
 mod answer;
+mod approve;
 mod refusal;
 mod respond;
 

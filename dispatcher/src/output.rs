@@ -20,7 +20,12 @@ use fleet::{
         complete::Moved,
         read::{CallRow, CallState},
     },
-    wire::{code::Code, error::ErrorBody, message::Message, token::Handed},
+    wire::{
+        code::Code,
+        error::ErrorBody,
+        message::Message,
+        token::{Handed, HandedAs},
+    },
 };
 use serde_json::{json, value::RawValue};
 
@@ -69,7 +74,8 @@ enum Found {
 /// Whoever has no token of it learns nothing of the call, not even that it is there.
 async fn open_for(door: &Door, row: &CallRow, token: &str) -> Result<Found, Refusal> {
     let attempt = match &row.state {
-        CallState::Awaiting(awaiting) => Some(awaiting.handed.attempt),
+        // Nobody was handed what waits for a yes.
+        CallState::Awaiting(_) => row.attempt_id(),
         CallState::InDoubt(doubtful) => doubtful.attempt,
         CallState::Ended(_) => {
             let stored = awaiting::stored(&door.pool, row.call_id).await;
@@ -83,7 +89,7 @@ async fn open_for(door: &Door, row: &CallRow, token: &str) -> Result<Found, Refu
     let handed = Handed {
         call: row.call_id,
         awaiting: Awaiting::Client,
-        attempt,
+        turn: HandedAs::Attempt(attempt),
     };
     if !door.tokens.is_of(token, &handed) {
         return Err(Refusal::not_found());

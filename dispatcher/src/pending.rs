@@ -160,7 +160,7 @@ pub(crate) mod tests {
             effect: Effect::Once,
             queue: "default".parse().unwrap(),
             priority: Priority::Normal,
-            hand_over: None,
+            waits: None,
             line: "default".parse().unwrap(),
             held: true,
             key: has_key.then_some(NewKey {

@@ -114,6 +114,7 @@ const fn service_code(code: Code) -> u16 {
         | Code::NotApplied
         | Code::ToolGone
         | Code::EgressDenied
-        | Code::Forbidden => 500,
+        | Code::Forbidden
+        | Code::Denied => 500,
     }
 }

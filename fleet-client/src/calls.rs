@@ -7,7 +7,7 @@ use fleet::{
     definitions::Format,
     delay::Reconnect,
     ids::{CallId, Label, ToolName},
-    store::settle::SettledAs,
+    store::{approvals::Ruling, settle::SettledAs},
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -53,6 +53,24 @@ pub struct Settling<'a> {
     pub result: Option<Box<RawValue>>,
     /// Accept "not applied" although something of its attempts may still be alive.
     pub by_time_only: bool,
+}
+
+/// A decision about a call that waits for a yes.
+#[derive(Debug, Clone, Serialize)]
+pub struct Approving<'a> {
+    /// The call.
+    pub call_id: CallId,
+    /// The token that came with it, where its caller's program decides; a secret. `None`: an operator decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<&'a str>,
+    /// What is decided.
+    pub decision: Ruling,
+    /// SHA-256 of the arguments that were shown, in hexadecimal digits.
+    pub args_hash: &'a str,
+    /// The author.
+    pub actor: &'a str,
+    /// Why, for the history.
+    pub note: &'a str,
 }
 
 /// What the program of a caller says of a call that it was handed.
@@ -219,6 +237,24 @@ impl FleetClient {
     ) -> Result<Answer, AskError> {
         let subject = self.subjects().output(tenant);
         self.ask(Question::new(subject, body(handed_in))).await
+    }
+
+    /// Says yes or no to a call that waits for it; the answer is the envelope of the call as it stands, or a refusal. Said again, it is
+    /// refused as a `conflict` that names the decision that counts.
+    ///
+    /// # Errors
+    ///
+    /// [`FleetClient::ask`].
+    pub async fn approve(
+        &self,
+        tenant: &Label,
+        approving: &Approving<'_>,
+    ) -> Result<Answer, AskError> {
+        let subject = match approving.token {
+            Some(_) => self.subjects().approve(tenant),
+            None => self.subjects().admin_approve(tenant),
+        };
+        self.ask(Question::new(subject, body(approving))).await
     }
 
     /// Records what a call in doubt turned out to be. Safe to repeat: the same finding is recognised.

@@ -14,6 +14,7 @@
 //! marks      what was done about a call after its end, and for which one it was made
 //! original   the request of a call, to repeat it
 //! doubts     the calls in doubt
+//! waiting    the calls that wait for somebody's yes
 //! timeouts   what the fleet has learned of a tool's timeout
 //! tools      the versions of tools
 //! slots      the calls that have a place of a limited tool
@@ -43,6 +44,8 @@ pub mod marks;
 pub mod original;
 
 pub mod doubts;
+
+pub mod waiting;
 
 pub mod timeouts;
 

@@ -70,6 +70,8 @@ impl State {
 words! {
     /// For whom a call waits that is `awaiting_client`.
     Awaiting {
+        /// For people who decide whether it runs.
+        Approval = "approval",
         /// For the program of its caller, which runs the tool.
         Client = "client",
     }

@@ -34,6 +34,7 @@ pub mod modes;
 
 pub mod controls;
 
+pub mod approval;
 pub mod hold;
 pub mod rate_key;
 

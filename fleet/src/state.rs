@@ -10,8 +10,10 @@
 //!         │                                  silent, cancel, lost: write│
 //!         └────▶ awaiting_client ───────────────────────────────────────┘
 //!                      │ answer: succeeded / failed; silent, cancel: a read is expired / cancelled
+//!                      │ a yes: queued; a no: failed; neither in time: expired
 //! ```
 //!
+//! A call that needs a yes waits for it before anything of it runs, so nothing of it has happened when it ends there.
 //! A call of a tool that its caller's program runs is handed out when it is accepted, once and never again: a write of which
 //! nothing is heard is in doubt.
 //!
@@ -44,6 +46,8 @@ words! {
         Expire = "expire",
         /// The caller cancelled it.
         Cancel = "cancel",
+        /// Who may decide has said that it may run.
+        Approve = "approve",
         /// Postgres lost writes, so the row of a `once` call is not proof any more.
         Quarantine = "quarantine",
     }
@@ -65,12 +69,14 @@ pub struct IllegalMove {
 ///
 /// The move is not in the list.
 pub const fn next(state: State, event: Move) -> Result<State, IllegalMove> {
-    use Move::{Again, Cancel, Claim, Doubt, Expire, Fail, Quarantine, Succeed};
+    use Move::{Again, Approve, Cancel, Claim, Doubt, Expire, Fail, Quarantine, Succeed};
     use State::{AwaitingClient, Cancelled, Expired, Failed, InDoubt, Queued, Running, Succeeded};
     let illegal = Err(IllegalMove { state, event });
     match state {
-        // It was handed out: what is heard of it decides, and silence about a write proves nothing.
+        // Where it was handed out, what is heard of it decides, and silence about a write proves nothing.
         AwaitingClient => match event {
+            // Only where it waits for a yes: what was handed out is never handed out again.
+            Approve => Ok(Queued),
             Succeed => Ok(Succeeded),
             Fail => Ok(Failed),
             Doubt | Quarantine => Ok(InDoubt),
@@ -87,7 +93,7 @@ pub const fn next(state: State, event: Move) -> Result<State, IllegalMove> {
             Cancel => Ok(Cancelled),
             // An `idempotent` call whose last attempt is unknown may run out of time before the next.
             Doubt | Quarantine => Ok(InDoubt),
-            Again => illegal,
+            Again | Approve => illegal,
         },
         Running => match event {
             Again => Ok(Queued),
@@ -97,12 +103,12 @@ pub const fn next(state: State, event: Move) -> Result<State, IllegalMove> {
             // The attempt ended without an effect, and meanwhile time ran out or the caller cancelled.
             Expire => Ok(Expired),
             Cancel => Ok(Cancelled),
-            Claim => illegal,
+            Claim | Approve => illegal,
         },
         InDoubt => match event {
             Succeed => Ok(Succeeded),
             Fail => Ok(Failed),
-            Claim | Again | Doubt | Expire | Cancel | Quarantine => illegal,
+            Claim | Again | Doubt | Expire | Cancel | Approve | Quarantine => illegal,
         },
         Succeeded | Failed | Cancelled | Expired => illegal,
     }
@@ -181,6 +187,7 @@ mod tests {
                 "awaiting_client --fail--> failed",
                 "awaiting_client --expire--> expired",
                 "awaiting_client --cancel--> cancelled",
+                "awaiting_client --approve--> queued",
                 "awaiting_client --quarantine--> in_doubt",
             ]
         );

@@ -332,7 +332,11 @@ fn the_instructions_tell_refusals_from_ends() {
 fn what_the_ledger_itself_says_ends_in_the_same_sentences() {
     let schema = read("migrations/schema.sql");
     for language in Language::ALL {
-        for (advice, times) in [(Advice::AskIfWanted, 2), (Advice::DoNotRepeat, 1)] {
+        for (advice, times) in [
+            (Advice::AskIfWanted, 2),
+            (Advice::DoNotRepeat, 2),
+            (Advice::AcceptNo, 1),
+        ] {
             let sentence = advice.sentence().told(*language);
             let found = schema.matches(sentence).count();
             assert_eq!(found, times, "{language}: {sentence}");

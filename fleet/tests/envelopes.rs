@@ -339,6 +339,17 @@ fn envelope(code: Code, language: Language) -> Envelope {
             Message::fixed("the call is not allowed", "不允许这次调用"),
             EffectKnown::NotApplied,
         ),
+        Code::Denied => {
+            let no = Message::fixed(
+                "who had to decide about this call said no",
+                "有权决定的人拒绝了这次调用",
+            );
+            Envelope {
+                outcome: CallOutcome::BusinessError,
+                attempts: 0,
+                ..failed(no, EffectKnown::None)
+            }
+        }
         Code::NotFound => {
             refused_of_call(code, "there is no such call", "不存在这个调用", language)
         }

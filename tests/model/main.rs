@@ -10,6 +10,7 @@
 )]
 
 mod actions;
+mod approvals;
 mod breaker;
 mod canonical;
 mod flight;

@@ -231,7 +231,7 @@ fn new_call() -> NewCall {
         effect: Effect::Once,
         queue: "default".parse().unwrap(),
         priority: Priority::Normal,
-        hand_over: None,
+        waits: None,
         line: "default".parse().unwrap(),
         rate_key: None,
         held: false,

@@ -56,7 +56,7 @@ pub(crate) async fn apply(
                 "tool {tool}: version {version} is there with other content; raise its VERSION"
             )),
             Applied::ProbeUnfit => wrong.push(format!(
-                "tool {tool}: the tool of its probe is not applied, or has another effect than read"
+                "tool {tool}: the tool of its probe is not applied, is no read that workers run, or needs an approval"
             )),
             Applied::LimitNamedTwice => {
                 let why = tools::named_twice(manifest);

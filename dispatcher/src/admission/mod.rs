@@ -5,6 +5,7 @@
 //! others.
 
 mod answered;
+mod approval;
 mod decision;
 mod key;
 mod pause;
@@ -37,6 +38,8 @@ pub(crate) struct Admission {
     pub(crate) line: Line,
     /// Which calls of its tool it shares start times with, where each value of an argument has its own.
     pub(crate) rate_key: Option<RateKey>,
+    /// Whether it waits for somebody's yes first.
+    pub(crate) needs_approval: bool,
     /// Why it is held; `None`: it is published.
     held: Option<HeldWhy>,
     /// The permit to publish it.
@@ -69,21 +72,24 @@ pub(crate) async fn admit(
         Ok(admitted) => (admitted, None),
         Err(none) => (Admitted::default(), Some(none)),
     };
-    if tool.is_run_by_client() {
+    let needs_approval = approval::needed(checked).await?;
+    let shares_slots = door.running.most().is_some();
+    if needs_approval || tool.is_run_by_client() {
         comes_in(&Facts {
             no_quota,
             ..Facts::default()
         })?;
         return Ok(Admission {
-            rate_key: None,
-            line: Line::Queue(tool.queue.clone()),
+            rate_key,
+            // Where it waits for its turn after the yes.
+            line: line_of(newest, &tool.queue, rate_key, shares_slots),
+            needs_approval,
             held: None,
             permit: None,
             quota,
             running: Admitted::default(),
         });
     }
-    let shares_slots = door.running.most().is_some();
     // Who is answered needs nothing of the target; the gate holds the others.
     let shut = match answered::may_be(door, submission, tool) {
         true => None,
@@ -113,6 +119,7 @@ pub(crate) async fn admit(
     Ok(Admission {
         line,
         rate_key,
+        needs_approval,
         held,
         permit,
         quota,
@@ -138,12 +145,14 @@ impl Admission {
         self.held.is_some()
     }
 
-    /// Whether the call starts as soon as its tool's limit lets it: it waits neither for the end of a pause nor for a breaker.
+    /// Whether the call starts as soon as its tool's limit lets it: it waits neither for a yes, nor for the end of a pause, nor for a
+    /// breaker.
     pub(crate) const fn starts_now(&self) -> bool {
-        !matches!(
-            self.held,
-            Some(HeldWhy::Pause | HeldWhy::Breaker | HeldWhy::Follows)
-        )
+        !self.needs_approval
+            && !matches!(
+                self.held,
+                Some(HeldWhy::Pause | HeldWhy::Breaker | HeldWhy::Follows)
+            )
     }
 
     /// The call is in the ledger: its shares are given back when the ledger says that it has ended.
@@ -165,6 +174,7 @@ impl Admission {
         Self {
             line,
             rate_key: None,
+            needs_approval: false,
             held: Some(HeldWhy::Room),
             permit: None,
             quota: Admitted::default(),

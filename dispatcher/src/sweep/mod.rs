@@ -14,7 +14,8 @@
 //! | `lost_pointer` | queued calls older than a pointer takes, seldom; all of them when pointers may have been lost | publishes them again, under the same number: refused while the message is there |
 //! | `expired_waited`, `expired_soon` | queued calls whose time is over, when their waiter's timer or their dispatcher's memory says so | ends them |
 //! | `expired` | queued calls whose time is over, all others | ends them |
-//! | `wait_over` | calls for which nobody came in time | ends them; a write that was handed out is in doubt |
+//! | `wait_over` | calls of client tools for which nobody came in time | ends them; a write that was handed out is in doubt |
+//! | `undecided` | calls about which nobody decided in time | they expire |
 //! | `dead_worker` | workers silent for a whole lease | declares them dead |
 //! | `lost_attempt` | running calls without a worker, or overdue by far | again, in doubt or failed, by effect class |
 //! | `probe` | calls in doubt whose tool has a probe | asks, and settles what the answers prove |

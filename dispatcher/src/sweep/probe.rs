@@ -14,7 +14,7 @@ use std::{sync::Arc, time::Duration};
 
 use fleet::{
     arguments::{self, Level, Limits},
-    call::{CallOutcome, Effect, State},
+    call::{CallOutcome, State},
     canonical,
     checkpoint::{Checkpoint, reached},
     controls::PausedBy,
@@ -229,9 +229,9 @@ impl Sweep {
     ) -> Result<(Arc<Tool>, String, Arguments), String> {
         let tool = self.registry.current(&spec.tool);
         let tool = tool.ok_or_else(|| format!("the probe's tool {} is not there", spec.tool))?;
-        if tool.manifest.effect != Effect::Read || tool.manifest.is_run_by_client() {
+        if !tool.manifest.may_probe() {
             return Err(format!(
-                "the probe's tool {} is no read that workers run any more",
+                "the probe's tool {} is no read that workers run unasked any more",
                 spec.tool
             ));
         }

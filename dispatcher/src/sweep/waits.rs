@@ -30,8 +30,13 @@ impl Sweep {
             let over = awaiting::over(&self.pool).await?;
             // What cannot be ended is left to the next pass.
             let is_last = over.len() < usize::try_from(STEP_ROWS).unwrap_or(usize::MAX);
-            self.end_all(over.into_iter().map(ending).collect(), "wait_over")
-                .await;
+            let (silent, undecided): (Vec<_>, Vec<_>) = over
+                .into_iter()
+                .partition(|call| call.awaiting == Awaiting::Client);
+            for (over, pass) in [(silent, "wait_over"), (undecided, "undecided")] {
+                self.end_all(over.into_iter().map(ending).collect(), pass)
+                    .await;
+            }
             if is_last {
                 return Ok(());
             }
@@ -45,21 +50,22 @@ fn ending(call: WaitOver) -> Ending {
         effect: call.effect,
         language: call.language,
         cancelled: false,
-        earlier_unknown: false,
+        earlier_unknown: call.effect_unknown,
         applied_late: false,
     };
     let fact = match call.awaiting {
         Awaiting::Client => Fact::ClientSilent,
+        Awaiting::Approval => Fact::Undecided,
     };
     // Whoever has it may still act.
-    let attempt = EndedAttempt::of(
-        call.effect,
-        OutcomeWord::Unknown,
-        None,
-        false,
-        call.language,
-    );
-    let guard = Guard::Attempt(call.attempt_id);
+    let unknown = || {
+        let (effect, word) = (call.effect, OutcomeWord::Unknown);
+        EndedAttempt::of(effect, word, None, false, call.language)
+    };
+    let (guard, attempt) = match call.attempt_id {
+        Some(attempt) => (Guard::Attempt(attempt), Some(unknown())),
+        None => (Guard::Queued(call.rev), None),
+    };
     let actor = "sweep".to_owned();
-    Ending::by(&fact, &known, call.call_id, guard, Some(attempt), actor)
+    Ending::by(&fact, &known, call.call_id, guard, attempt, actor)
 }

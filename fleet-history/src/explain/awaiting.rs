@@ -2,12 +2,58 @@
 
 use super::{
     explanation::{Explanation, because},
-    facts::Facts,
+    facts::{ApprovalFacts, Facts},
 };
 use crate::instant::instant;
 
+/// Whom it waits for.
+pub(super) fn awaiting(facts: &Facts) -> Explanation {
+    match &facts.approval {
+        Some(wanted) => approval(facts, wanted),
+        None => client(facts),
+    }
+}
+
+/// Somebody has to say yes.
+fn approval(facts: &Facts, wanted: &ApprovalFacts) -> Explanation {
+    let (since, until) = (instant(wanted.since), instant(wanted.until));
+    if wanted.until <= facts.now {
+        return because(
+            "undecided",
+            format!("it needed a yes by {until}, and nobody has decided"),
+            "the sweep of a dispatcher ends it within seconds, and nothing of it was done; if it stays, no dispatcher runs",
+        );
+    }
+    let whose = match wanted.by.as_str() {
+        "caller" => "the program of its caller, or an operator,",
+        _ => "an operator",
+    };
+    let given = match (&wanted.approved_by, wanted.needed) {
+        (_, 1) => String::new(),
+        (Some(names), needed) => format!(
+            "; {} of {needed} have said yes: {}",
+            wanted.given,
+            names.join(", ")
+        ),
+        (None, needed) => format!("; it needs the yes of {needed} people, and has none"),
+    };
+    let reason = wanted.reason.as_ref();
+    let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+    because(
+        "awaiting_approval",
+        format!(
+            "it waits since {since} until {whose} has said that it may run{reason}{given}; at {until} it expires, and nothing of it has been done"
+        ),
+        format!(
+            "look at it and decide: toolfleet calls approve {call}{tenant}, or calls deny (docs/approvals.md)",
+            call = facts.call_id,
+            tenant = self::whose(facts)
+        ),
+    )
+}
+
 /// The program of its caller has it.
-pub(super) fn client(facts: &Facts) -> Explanation {
+fn client(facts: &Facts) -> Explanation {
     let hand_in = format!(
         "toolfleet calls output {}{} --token TOKEN --result JSON",
         facts.call_id,
@@ -71,6 +117,27 @@ mod tests {
         waiting["tenant"] = json!("acme");
         waiting["attempt"]["until"] = json!("2026-11-20T12:00:31Z");
         assert!(found(&waiting).next.contains("--tenant acme"));
+    }
+
+    #[test]
+    fn a_call_that_waits_for_a_yes_is_told_whose_until_when_and_how_to_decide() {
+        let mut waiting = attempt(&json!({"worker": null, "worker_state": null}));
+        waiting["state"] = json!("awaiting_client");
+        waiting["attempt"] = json!(null);
+        waiting["approval"] = json!({
+            "since": "2026-11-20T12:00:00Z", "until": "2026-11-20T13:00:00Z", "by": "operator", "given": 1, "needed": 2,
+            "reason": "Charges over 100 need the yes of two people.", "approved_by": ["ann"]});
+        let told = found(&waiting);
+        assert_eq!(told.reason, "awaiting_approval");
+        assert_eq!(
+            told.because,
+            "it waits since 2026-11-20T12:00:00.000Z until an operator has said that it may run (Charges over 100 need the yes of two \
+             people.); 1 of 2 have said yes: ann; at 2026-11-20T13:00:00.000Z it expires, and nothing of it has been done"
+        );
+        let command = "toolfleet calls approve 01936c2e-0000-7000-8000-00000000000c, or calls deny";
+        assert!(told.next.contains(command), "{told:?}");
+        waiting["approval"]["until"] = json!("2026-11-20T12:00:01Z");
+        assert_eq!(found(&waiting).reason, "undecided");
     }
 
     #[test]

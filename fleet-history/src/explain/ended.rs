@@ -82,6 +82,8 @@ fn succeeded(facts: &Facts, history: &EndedFacts) -> Explanation {
 const CLIENT: &str = "client";
 /// The reason in the history for a call whose caller's program did not answer.
 const CLIENT_SILENT: &str = "client_silent";
+/// The reason in the history for a call about which nobody decided.
+const UNDECIDED: &str = "undecided";
 /// The reason in the history for an end with a kept answer.
 const ANSWERED: &str = "answered_from_the_cache";
 
@@ -175,6 +177,18 @@ fn expired(facts: &Facts, history: &EndedFacts) -> Explanation {
             ),
             format!(
                 "see whether that program runs, and whether the timeout of its tool is long enough; then {AGAIN}"
+            ),
+        );
+    }
+    if facts.last.reason == UNDECIDED {
+        return because(
+            UNDECIDED,
+            format!(
+                "nobody had decided by {} whether it may run, and nothing of it was done",
+                instant(ended)
+            ),
+            format!(
+                "see who should have decided, and whether approval.expires of its tool is long enough (docs/approvals.md); then {AGAIN}"
             ),
         );
     }
@@ -285,6 +299,21 @@ fn failed(facts: &Facts, history: &EndedFacts) -> Explanation {
             reason,
             taken_back(facts, history),
             format!("nothing; if it is wanted after all, {AGAIN}"),
+        );
+    }
+    if known == Some(Code::Denied) {
+        let last = &facts.last;
+        let note = last.note.as_ref();
+        let note = note.map_or_else(String::new, |note| format!(": {note}"));
+        return because(
+            reason,
+            format!(
+                "{} said no to it at {at}, before anything of it was done{note}",
+                last.actor
+            ),
+            format!(
+                "nothing; where the decision was wrong, {AGAIN}, and that one waits for a yes again"
+            ),
         );
     }
     let attempt = match &history.attempt {

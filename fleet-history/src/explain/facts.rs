@@ -82,6 +82,9 @@ pub struct Facts {
     pub(crate) queue_running: i64,
     /// The attempt that runs.
     pub(crate) attempt: Option<Running>,
+    /// What it waits for, where that is a yes.
+    #[serde(default)]
+    pub(crate) approval: Option<ApprovalFacts>,
     /// What is known of its doubt.
     pub(crate) doubt: Option<Doubt>,
     /// Its last move that was not a remark.
@@ -104,6 +107,22 @@ impl Facts {
     pub fn nats_is_away(&mut self, finding: Finding) {
         self.nats_away = Some(finding);
     }
+}
+
+/// Whose yes it waits for, and until when.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct ApprovalFacts {
+    #[serde(with = "time::serde::rfc3339")]
+    pub(crate) since: OffsetDateTime,
+    #[serde(with = "time::serde::rfc3339")]
+    pub(crate) until: OffsetDateTime,
+    pub(crate) by: String,
+    pub(crate) given: i64,
+    pub(crate) needed: i64,
+    pub(crate) reason: Option<String>,
+    /// Who has said yes.
+    #[serde(default)]
+    pub(crate) approved_by: Option<Vec<String>>,
 }
 
 /// How many calls a tenant has.

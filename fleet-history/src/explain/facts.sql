@@ -98,6 +98,12 @@ SELECT row_to_json(f)::text FROM (
                        extract(epoch FROM now() - w.beat_at)::float8 AS worker_silent_s
                 FROM toolfleet.attempts a LEFT JOIN toolfleet.workers w USING (worker_id)
                 WHERE a.call_id = $1 AND a.finished_at IS NULL LIMIT 1) a) AS attempt,
+           CASE WHEN c.awaiting = 'approval' THEN (SELECT row_to_json(a) FROM (
+                SELECT w.since, w.until, w.approval_by AS by, w.approvals AS given, w.approvals_needed AS needed,
+                       w.approval_reason AS reason,
+                       (SELECT json_agg(d.actor ORDER BY d.at) FROM toolfleet.approvals d
+                        WHERE d.call_id = $1 AND d.decision = 'approve') AS approved_by
+                FROM toolfleet.waiting w WHERE w.call_id = $1) a) END AS approval,
            (SELECT row_to_json(d) FROM (
                 -- An attempt without a worker is one by the caller's own program.
                 SELECT since, why, worker_fenced, attempt_id IS NOT NULL AND worker IS NULL AS by_client, quarantined, attempt_until, probes, probe_state,

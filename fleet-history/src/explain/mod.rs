@@ -2,7 +2,7 @@
 //! views say of it.
 //!
 //! `look` reads the views into `facts`. `waiting` has the reasons of a call without an attempt, `running` of a call with one, `awaiting`
-//! of one that its caller's program has, `ended` of a call that is over, and `dealt` what was done about it since; `explanation` is the result.
+//! of one that waits for somebody outside the fleet, `ended` of a call that is over, and `dealt` what was done about it since; `explanation` is the result.
 
 mod facts;
 
@@ -31,7 +31,7 @@ pub fn explain(facts: &Facts) -> Explanation {
         State::Queued => waiting::queued(facts),
         State::Running => running::running(facts),
         State::InDoubt => running::in_doubt(facts),
-        State::AwaitingClient => awaiting::client(facts),
+        State::AwaitingClient => awaiting::awaiting(facts),
         State::Succeeded | State::Failed | State::Cancelled | State::Expired => ended::ended(facts),
     }
 }

@@ -105,6 +105,7 @@ impl NatsRole<'_> {
                     subjects.get(tenant),
                     subjects.cancel(tenant),
                     subjects.output(tenant),
+                    subjects.approve(tenant),
                     subjects.tools(tenant),
                 ],
                 subscribe: vec![subjects.events_of_tenant(tenant)],
@@ -139,6 +140,8 @@ fn dispatcher(subjects: &Subjects, tenants: Option<&[Label]>) -> Rights {
         subjects.watermark(),
         // Controls that are over, and those that an operator changes over NATS.
         subjects.control_changed(),
+        // A call that got its yes is in a line.
+        subjects.room(),
         subjects.repeats(),
         subjects.counted(),
     ];
@@ -166,6 +169,8 @@ fn dispatcher(subjects: &Subjects, tenants: Option<&[Label]>) -> Rights {
         subjects.tools_endpoint(),
         subjects.cancel_endpoint(),
         subjects.output_endpoint(),
+        subjects.approve_endpoint(),
+        subjects.admin_approve_endpoint(),
         subjects.settle_endpoint(),
         subjects.control_endpoint(),
         subjects.control_of_all(),
@@ -224,6 +229,7 @@ fn operator(subjects: &Subjects) -> Rights {
             subjects.tools_endpoint(),
             subjects.cancel_endpoint(),
             subjects.output_endpoint(),
+            subjects.admin_approve_endpoint(),
             subjects.settle_endpoint(),
             subjects.control_endpoint(),
             subjects.control_of_all(),

@@ -20,6 +20,8 @@ words! {
         Answered = "answered",
         /// What the caller's own program handed in is recorded; neither it nor anybody who waits was told.
         OutputTaken = "output_taken",
+        /// A decision about a call that waits for a yes is recorded; neither who made it nor anybody who waits was told.
+        Ruled = "ruled",
 
         // A worker takes it.
         /// The message is here; nothing was looked at.
@@ -107,7 +109,8 @@ impl Checkpoint {
             | Self::Published
             | Self::Decided
             | Self::Answered
-            | Self::OutputTaken => Role::Dispatcher,
+            | Self::OutputTaken
+            | Self::Ruled => Role::Dispatcher,
             Self::Delivered
             | Self::Skipped
             | Self::Looked
@@ -172,6 +175,7 @@ impl Checkpoint {
             | Self::Decided
             | Self::Answered
             | Self::OutputTaken
+            | Self::Ruled
             | Self::Delivered
             | Self::Skipped
             | Self::Looked

@@ -16,7 +16,7 @@ Tool answers are JSON envelopes.
 - `effect`: `applied` it happened; `not_applied` it did not; `none` it changes nothing; `unknown` it may have happened.
 - `state` `in_doubt`: it may have happened, nobody knows yet. Do not repeat it, not with other arguments, another tool \
 or a new key. Say that it is being checked.
-- No `outcome`: still at work. Do not send it again.
+- No `outcome`: at work, or `awaiting`. Do not send it again.
 - `error.suggestion`: `fix_arguments`: correct all `violations` (`path`, `expected`, `nearest`). `retry_later`: wait \
 `retry_after_ms`. `simplify`: ask for less. `ask_user`: let the user decide. `check_state`: first read what is true now. \
 `do_not_repeat`: never send it again by yourself.
@@ -34,7 +34,7 @@ const CHINESE: &str = "\
 - `is_error` 为 true：没有实时结果。请说明哪里失败；绝不编造、猜测或凭记忆给出结果。
 - `effect`：`applied` 已生效；`not_applied` 未生效；`none` 没有更改任何东西；`unknown` 可能已生效。
 - `state` 为 `in_doubt`（存疑）：操作可能已经发生，目前无人能确定。不要重复该操作，换参数、换工具、换新的幂等键也不行。告诉用户正在核实。
-- 没有 `outcome`：调用仍在进行，不要再次发送。
+- 没有 `outcome`：调用仍在进行；带有 `awaiting` 则是在等人处理。不要再次发送。
 - `error.suggestion`：`fix_arguments` 按 `violations` 逐项（`path`、`expected`、`nearest`）改正参数；\
 `retry_later` 等待 `retry_after_ms` 毫秒；`simplify` 缩小请求的范围；`ask_user` 请用户决定；\
 `check_state` 先用只读工具查明当前状态；`do_not_repeat` 绝不自行再次发送。
@@ -64,6 +64,7 @@ mod tests {
                 "unknown",
                 "in_doubt",
                 "outcome",
+                "awaiting",
                 "fix_arguments",
                 "violations",
                 "nearest",

@@ -8,14 +8,14 @@ mod size;
 mod strict;
 mod union;
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use self::instructions::instructions;
 use crate::{
-    call::{Effect, words},
+    call::{Effect, Language, words},
     ids::ToolName,
     manifest::Manifest,
 };
@@ -89,7 +89,7 @@ fn sorted<'a>(tools: impl Iterator<Item = &'a Manifest>) -> Vec<&'a Manifest> {
 }
 
 fn definition(tool: &Manifest, format: Format) -> Value {
-    let (name, description, schema) = (&tool.name, &tool.description, shown_schema(tool));
+    let (name, description, schema) = (&tool.name, described(tool), shown_schema(tool));
     match format {
         Format::Openai => json!({
             "type": "function",
@@ -103,10 +103,27 @@ fn definition(tool: &Manifest, format: Format) -> Value {
     }
 }
 
+/// What a model reads to decide whether to call it; where calls need somebody's yes, it says so.
+fn described(tool: &Manifest) -> Cow<'_, str> {
+    let Some(approval) = &tool.approval else {
+        return Cow::Borrowed(&tool.description);
+    };
+    let waits = match (tool.language, approval.when.is_empty()) {
+        (Language::En, true) => "Each call waits until a person has agreed.",
+        (Language::En, false) => "Some calls wait until a person has agreed.",
+        (Language::Zh, true) => "每次调用都要等人同意后才会执行。",
+        (Language::Zh, false) => "部分调用要等人同意后才会执行。",
+    };
+    let reason = approval.reason.as_deref().unwrap_or_default();
+    let parts = [tool.description.trim_end(), waits, reason];
+    let said = parts.into_iter().filter(|part| !part.is_empty());
+    Cow::Owned(said.collect::<Vec<_>>().join(" "))
+}
+
 fn mcp(tool: &Manifest, schema: Value) -> Value {
     let mut definition = json!({
         "name": tool.name,
-        "description": tool.description,
+        "description": described(tool),
         "inputSchema": schema,
         "annotations": annotations(tool.effect),
     });
@@ -122,7 +139,7 @@ fn full(tool: &Manifest, schema: Value) -> Value {
     let mut definition = json!({
         "name": tool.name,
         "version": tool.version,
-        "description": tool.description,
+        "description": described(tool),
         "effect": tool.effect,
         "input_schema": schema,
         "key": tool.key_policy(),

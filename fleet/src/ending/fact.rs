@@ -8,7 +8,7 @@ use super::{
     table::{Decision, Happened},
 };
 use crate::{
-    call::{Effect, EffectKnown, State},
+    call::{Awaiting, Effect, EffectKnown, State},
     ids::CallId,
     obstacle::Obstacle,
     outcome::{Outcome, OutcomeWord, ToolFailure, effect_after},
@@ -55,7 +55,11 @@ pub enum Fact<'a> {
     Submitted(State, &'a ClientAnswer),
     /// It was handed to the program of its caller, which has not answered in its time.
     ClientSilent,
-    /// It is queued, and its caller cancels it. Decided by `toolfleet.cancel`.
+    /// It waited for a yes, and its time was over before that came.
+    Undecided,
+    /// It waited for a yes, and got a no. Decided by `toolfleet.decide`.
+    Denied,
+    /// It is queued or waits for a yes, and its caller cancels it. Decided by `toolfleet.cancel`.
     Withdrawn {
         /// How many attempts were made.
         attempts: i32,
@@ -140,6 +144,8 @@ impl Ending {
 
 /// Why a call is in doubt, or has expired, whose caller's program did not answer.
 const CLIENT_SILENT: &str = "client_silent";
+/// Why a call has expired, or is in doubt, about which nobody decided.
+const UNDECIDED: &str = "undecided";
 
 /// The kind of ending that follows from a fact, and the reason for the history.
 pub fn decide(fact: &Fact<'_>, known: &Known) -> (EndingKind, &'static str) {
@@ -192,8 +198,35 @@ pub fn decide(fact: &Fact<'_>, known: &Known) -> (EndingKind, &'static str) {
         } => {
             let what = why_expired(obstacle, waited_too_long);
             let failure = ToolFailure::new(Code::DeadlineExceeded, what);
-            let kind = unrun(&failure, Happened::Expired, known.untouched(), known);
+            let kind = unrun(
+                State::Queued,
+                &failure,
+                Happened::Expired,
+                known.untouched(),
+                known,
+            );
             (kind, Code::DeadlineExceeded.as_str())
+        }
+        Fact::Undecided => {
+            let what = Message::fixed(
+                "nobody decided in time whether the call may run",
+                "没有人在规定的时间内决定这次调用是否可以执行",
+            );
+            let failure = ToolFailure::new(Code::DeadlineExceeded, what);
+            let (from, after) = (State::AwaitingClient, known.untouched());
+            let kind = unrun(from, &failure, Happened::Expired, after, known);
+            (kind, UNDECIDED)
+        }
+        Fact::Denied => {
+            let what = Message::fixed(
+                "who had to decide about this call said no",
+                "有权决定的人拒绝了这次调用",
+            );
+            let failure = ToolFailure::new(Code::Denied, what);
+            // In the words of the function, as when it is withdrawn.
+            let (from, after) = (State::AwaitingClient, EffectKnown::None);
+            let kind = unrun(from, &failure, Happened::Denied, after, known);
+            (kind, Code::Denied.as_str())
         }
         Fact::Submitted(from, answer) => {
             let effect = effect_after(known.effect, answer.word());
@@ -233,7 +266,13 @@ pub fn decide(fact: &Fact<'_>, known: &Known) -> (EndingKind, &'static str) {
         Fact::Withdrawn { attempts } => {
             let failure = ToolFailure::new(Code::Cancelled, why_withdrawn(attempts, known));
             // In the words of the function: whatever the tool, nothing was changed.
-            let kind = unrun(&failure, Happened::Cancelled, EffectKnown::None, known);
+            let kind = unrun(
+                State::Queued,
+                &failure,
+                Happened::Cancelled,
+                EffectKnown::None,
+                known,
+            );
             (kind, Code::Cancelled.as_str())
         }
         Fact::Settled { found } => {
@@ -317,12 +356,24 @@ fn succeeded(outcome: &Outcome, effect: EffectKnown, known: &Known) -> EndingKin
     })
 }
 
-/// What happens to an open call after lost writes; `None`: nothing. Decided by `toolfleet.quarantine`.
-pub const fn after_lost_writes(state: State, effect: Effect, cancelled: bool) -> Option<Move> {
+/// What happens to an open call after lost writes; `None`: it stays where it is, an `idempotent` one with an effect that is unknown
+/// from then on. Decided by `toolfleet.quarantine`.
+pub const fn after_lost_writes(
+    state: State,
+    awaiting: Option<Awaiting>,
+    effect: Effect,
+    cancelled: bool,
+) -> Option<Move> {
     match (effect, state) {
-        (Effect::Once, State::Queued | State::Running | State::AwaitingClient)
+        (Effect::Once, State::Queued | State::Running | State::AwaitingClient) => {
+            Some(Move::Quarantine)
+        }
         // It is handed out once: its answer may be among what was lost.
-        | (Effect::Idempotent, State::AwaitingClient) => Some(Move::Quarantine),
+        (Effect::Idempotent, State::AwaitingClient)
+            if !matches!(awaiting, Some(Awaiting::Approval)) =>
+        {
+            Some(Move::Quarantine)
+        }
         (Effect::Idempotent, State::Queued | State::Running) if cancelled => Some(Move::Quarantine),
         (Effect::Idempotent, State::Running) => Some(Move::Again),
         (Effect::Read | Effect::Idempotent | Effect::Once | Effect::Transaction, _) => None,
@@ -349,25 +400,21 @@ fn never_started(failure: &ToolFailure, known: &Known) -> EndingKind {
     }
 }
 
-/// A queued call that will not run: it ends, or is in doubt if an earlier attempt left its effect unknown. `after`: what its
+/// A call that is queued or waits for a yes, and will not run: it ends, or is in doubt if an earlier attempt left its effect unknown. `after`: what its
 /// error says of the effect.
 fn unrun(
+    from: State,
     failure: &ToolFailure,
     happened: Happened,
     after: EffectKnown,
     known: &Known,
 ) -> EndingKind {
     if known.is_doubtful() {
-        return EndingKind::doubt(State::Queued, failure, known.language);
+        return EndingKind::doubt(from, failure, known.language);
     }
     let error = json(&ErrorBody::failed(failure, after, known.language));
     let untouched = known.untouched();
-    EndingKind::End(Decision::by(
-        State::Queued,
-        happened,
-        untouched,
-        Some(error),
-    ))
+    EndingKind::End(Decision::by(from, happened, untouched, Some(error)))
 }
 
 /// A call that was handed to its caller's program, and of which nothing was heard: a write may have happened, a read changed nothing.

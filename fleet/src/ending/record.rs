@@ -48,7 +48,7 @@ pub struct Ending {
 pub enum Guard {
     /// This attempt runs the call, or has left it in doubt.
     Attempt(AttemptId),
-    /// The call is queued and has not moved since this revision.
+    /// The call is queued, or waits for a yes, and has not moved since this revision.
     Queued(i32),
 }
 

@@ -17,6 +17,8 @@ pub enum Happened {
     CouldNot,
     /// Its effect may have happened.
     InDoubt,
+    /// Who had to decide about it said no.
+    Denied,
     /// It was cancelled before it had an effect.
     Cancelled,
     /// Its time was over before it could run.
@@ -55,6 +57,7 @@ impl Happened {
             Self::Worked => (Move::Succeed, CallOutcome::Success, Source::Live),
             Self::SaidNo => (Move::Fail, CallOutcome::BusinessError, Source::Live),
             Self::CouldNot => (Move::Fail, CallOutcome::SystemError, Source::Error),
+            Self::Denied => (Move::Fail, CallOutcome::BusinessError, Source::Error),
             Self::InDoubt => (Move::Doubt, CallOutcome::Unknown, Source::Error),
             Self::Cancelled => (Move::Cancel, CallOutcome::SystemError, Source::Error),
             Self::Expired => (Move::Expire, CallOutcome::SystemError, Source::Error),

@@ -80,6 +80,9 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
         ),
         None => {}
     }
+    if let Some(approval) = &manifest.approval {
+        approval.check(&mut problems);
+    }
     if let Some(cache) = &manifest.cache {
         let (sensitive, is_limited) = (manifest.sensitive.as_ref(), manifest.is_limited());
         cache.check(manifest.effect, sensitive, is_limited, &mut problems);

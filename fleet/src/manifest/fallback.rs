@@ -56,6 +56,8 @@ pub enum UnfitTool {
     Retired,
     /// The program of the caller runs it, which is not asked in the place of a worker.
     Client,
+    /// Some of its calls need somebody's yes, and nobody would be asked.
+    NeedsApproval,
     /// It may change something.
     Writes,
     /// The fleet bounds its attempts: a place or a start time is taken with a claim, and it would have none of its own.
@@ -77,6 +79,9 @@ impl UnfitTool {
                 "is retired; apply a newer version of it, or name a tool that takes calls"
             }
             Self::Client => "is run by the caller's program; name a tool that workers run",
+            Self::NeedsApproval => {
+                "has an approval, and nobody would be asked; name a tool without"
+            }
             Self::Writes => {
                 "has another effect than read: it would change something that nobody asked for; name a read"
             }

@@ -1,10 +1,11 @@
 //! A tool manifest: what an operator writes, what is stored as an immutable version.
 //!
-//! `version` is the content of one file; `policy`, `retry`, `rate`, `breaker`, `cache`, `fallback`, `probe`, `timeout`, `large_result`, `client`, `executor` and `sandbox` are parts of it. `parse` reads a file in
+//! `version` is the content of one file; `policy`, `approval`, `retry`, `rate`, `breaker`, `cache`, `fallback`, `probe`, `timeout`, `large_result`, `client`, `executor` and `sandbox` are parts of it. `parse` reads a file in
 //! three steps: `document` (YAML or JSON), the schema of a manifest with its `advice`, and `check` for what its fields say
 //! together. For that, `required` looks at the input schema, and `request` and `sql` at the two executors that are written as
 //! text. `lint` warns of what a model may misunderstand.
 
+mod approval;
 mod breaker;
 mod cache;
 mod client;
@@ -38,6 +39,7 @@ pub mod uri_template;
 mod lint;
 
 pub use self::{
+    approval::{ApprovalSpec, ApprovedBy, Comparison, Condition},
     breaker::{BreakerSpec, Percent, SlowSpec, WhenOpen},
     cache::CacheSpec,
     duration::{format_duration, parse_duration},

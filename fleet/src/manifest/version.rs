@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
+    approval::ApprovalSpec,
     breaker::{BreakerSpec, WhenOpen},
     cache::CacheSpec,
     duration,
@@ -91,6 +92,9 @@ pub struct Manifest {
     /// What answers where the tool cannot. `None`: its error does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<FallbackSpec>,
+    /// Which calls wait until somebody says yes. `None`: none do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<ApprovalSpec>,
     /// How often a call may lose the worker that runs it, 0 to 100; with the next loss it is set aside. A worker that leaves in
     /// order is not lost. A `once` call is in doubt after the first loss whatever this says.
     #[serde(
@@ -267,6 +271,11 @@ impl Manifest {
         matches!(self.executor, ExecutorSpec::Client(_))
     }
 
+    /// Whether it may be asked about a doubt: a read that workers run, and that nobody has to agree to.
+    pub const fn may_probe(&self) -> bool {
+        matches!(self.effect, Effect::Read) && !self.is_run_by_client() && self.approval.is_none()
+    }
+
     /// The argument whose values have start times of their own, a JSON pointer.
     pub fn rate_pointer(&self) -> Option<&str> {
         self.rate_limit.as_ref()?.pointer()
@@ -282,6 +291,8 @@ impl Manifest {
     pub fn unfit_to_stand_in(&self, queue: &QueueName) -> Option<UnfitTool> {
         if self.is_run_by_client() {
             Some(UnfitTool::Client)
+        } else if self.approval.is_some() {
+            Some(UnfitTool::NeedsApproval)
         } else if self.effect != Effect::Read {
             Some(UnfitTool::Writes)
         } else if self.is_limited() {

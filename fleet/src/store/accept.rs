@@ -12,6 +12,7 @@ use super::{
     lane::{Locks, Statement},
 };
 use crate::{
+    approval::ApprovalWanted,
     arguments::Coercion,
     call::{Awaiting, Effect, Language, Priority},
     checkpoint::Checkpoint,
@@ -38,8 +39,8 @@ pub struct NewCall {
     pub queue: QueueName,
     /// Before or after the tenant's other calls.
     pub priority: Priority,
-    /// The attempt as which its caller's program gets it; `None`: a worker runs it.
-    pub hand_over: Option<HandOver>,
+    /// For whom it waits as soon as it is accepted; `None`: for a worker.
+    pub waits: Option<FirstWait>,
     /// Where it waits while it is held.
     pub line: Line,
     /// Which calls of its tool it shares start times with, where each value of an argument has its own.
@@ -87,7 +88,17 @@ pub struct NewCall {
 impl NewCall {
     /// For whom it waits as soon as it is accepted.
     pub fn awaits(&self) -> Option<Awaiting> {
-        self.hand_over.map(|_attempt| Awaiting::Client)
+        self.waits.as_ref().map(|wait| match wait {
+            FirstWait::Client(_) => Awaiting::Client,
+            FirstWait::Approval { .. } => Awaiting::Approval,
+        })
+    }
+
+    fn hand_over(&self) -> Option<HandOver> {
+        match self.waits.as_ref()? {
+            FirstWait::Client(hand_over) => Some(*hand_over),
+            FirstWait::Approval { .. } => None,
+        }
     }
 
     /// How long after its acceptance a call expires unless a worker claims it. Its deadline goes on after the claim.
@@ -102,7 +113,40 @@ impl NewCall {
     }
 }
 
-/// A call is handed to its caller's program when it is accepted.
+/// For whom a call waits as soon as it is accepted.
+#[derive(Debug, Clone)]
+pub enum FirstWait {
+    /// For the program of its caller, which runs it.
+    Client(HandOver),
+    /// For a yes.
+    Approval {
+        /// How long that is waited for.
+        expires_ms: i64,
+        /// Whose, and what follows.
+        wanted: Box<ApprovalWanted>,
+    },
+}
+
+impl FirstWait {
+    /// How long it waits at most, from acceptance.
+    pub const fn wait_ms(&self) -> i64 {
+        match self {
+            Self::Client(hand_over) => hand_over.timeout_ms,
+            Self::Approval { expires_ms, .. } => *expires_ms,
+        }
+    }
+
+    fn wanted(&self) -> Option<String> {
+        match self {
+            Self::Client(_) => None,
+            Self::Approval { wanted, .. } => {
+                Some(serde_json::to_string(wanted).expect("it has texts and numbers alone"))
+            }
+        }
+    }
+}
+
+/// A call is handed to its caller's program.
 #[derive(Debug, Clone, Copy)]
 pub struct HandOver {
     /// Its first and only attempt.
@@ -207,9 +251,12 @@ impl Statement for Accept {
                 .bind(sparse(
                     rows.iter().map(|r| r.awaits().map(Awaiting::as_str)),
                 ))
-                .bind(sparse(rows.iter().map(|r| Some(r.hand_over?.attempt.0))))
-                .bind(sparse(rows.iter().map(|r| Some(r.hand_over?.timeout_ms))))
+                .bind(sparse(rows.iter().map(|r| Some(r.hand_over()?.attempt.0))))
+                .bind(sparse(
+                    rows.iter().map(|r| Some(r.waits.as_ref()?.wait_ms())),
+                ))
                 .bind(sparse(rows.iter().map(|r| Some(r.rate_key?.to_string()))))
+                .bind(sparse(rows.iter().map(|r| r.waits.as_ref()?.wanted())))
                 .fetch_all(connection)
                 .await?;
             let mut accepted = std::collections::HashMap::with_capacity(decided.len());

@@ -23,8 +23,12 @@ pub struct WaitOver {
     pub call_id: CallId,
     /// For whom it waits.
     pub awaiting: Awaiting,
-    /// The attempt as which it was handed out.
-    pub attempt_id: AttemptId,
+    /// The attempt as which it was handed out, if it was.
+    pub attempt_id: Option<AttemptId>,
+    /// How often it has moved.
+    pub rev: i32,
+    /// Whether it may have had its effect before, as after lost writes.
+    pub effect_unknown: bool,
     /// What running it means.
     pub effect: Effect,
     /// The language of messages.
@@ -39,8 +43,8 @@ pub struct WaitOver {
 pub async fn over(pool: &PgPool) -> Result<Vec<WaitOver>, StoreError> {
     let doing = "look for calls whose wait is over";
     let sql = format!(
-        "SELECT call_id, awaiting, attempt_id, effect::text AS effect, language FROM toolfleet.open_calls \
-         WHERE {DUE} AND awaiting = 'client' ORDER BY due_at LIMIT {STEP_ROWS}"
+        "SELECT call_id, awaiting, attempt_id, rev, effect_unknown, effect::text AS effect, language FROM toolfleet.open_calls \
+         WHERE {DUE} AND awaiting IN ('client', 'approval') ORDER BY due_at LIMIT {STEP_ROWS}"
     );
     // Made of constants of this folder.
     let looking = listen(sqlx::query(sqlx::AssertSqlSafe(sql)).fetch_all(pool)).await;
@@ -49,7 +53,9 @@ pub async fn over(pool: &PgPool) -> Result<Vec<WaitOver>, StoreError> {
         Ok(WaitOver {
             call_id: CallId(row.try_get("call_id")?),
             awaiting: parsed(row, "awaiting")?,
-            attempt_id: AttemptId(row.try_get("attempt_id")?),
+            attempt_id: row.try_get::<Option<_>, _>("attempt_id")?.map(AttemptId),
+            rev: row.try_get("rev")?,
+            effect_unknown: row.try_get("effect_unknown")?,
             effect: parsed(row, "effect")?,
             language: parsed(row, "language")?,
         })

@@ -103,16 +103,12 @@ fn count(
     // A word that this program does not know is a newer one's.
     if let Some(Ok(whom)) = awaiting.map(|whom| whom.parse()) {
         add(&mut figures.waiting, whom, calls);
+        if let Some(age) = age {
+            keep_oldest(&mut figures.oldest_waiting, whom, age);
+        }
     }
     if let Some(age) = age {
-        match figures
-            .oldest_age
-            .iter_mut()
-            .find(|(known, _)| *known == state)
-        {
-            Some((_, oldest)) => *oldest = (*oldest).max(age),
-            None => figures.oldest_age.push((state, age)),
-        }
+        keep_oldest(&mut figures.oldest_age, state, age);
     }
     if let Some(of_queue) = of_queue(figures, &queue) {
         add(&mut of_queue.calls, state, calls);
@@ -121,6 +117,14 @@ fn count(
         }
     }
     Ok(())
+}
+
+/// Keeps the oldest age of this kind.
+fn keep_oldest<K: PartialEq>(ages: &mut Vec<(K, Duration)>, kind: K, age: Duration) {
+    match ages.iter_mut().find(|(known, _)| *known == kind) {
+        Some((_, oldest)) => *oldest = (*oldest).max(age),
+        None => ages.push((kind, age)),
+    }
 }
 
 /// Adds to what was counted of this kind.

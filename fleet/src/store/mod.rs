@@ -13,6 +13,7 @@ pub use self::decision::DecisionError;
 pub mod accept;
 mod answer;
 pub mod answers;
+pub mod approvals;
 pub mod awaiting;
 pub mod breakers;
 pub mod bulk_retries;

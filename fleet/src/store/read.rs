@@ -14,7 +14,8 @@ use super::{
     statement::{LEFT_MS, left, put_together},
 };
 use crate::{
-    call::{Language, SettledBy, State},
+    approval::ApprovalWanted,
+    call::{Awaiting, Language, SettledBy, State},
     ending::Decision,
     ids::{AttemptId, CallId, Label},
     telemetry::metrics,
@@ -22,7 +23,7 @@ use crate::{
         envelope::{Accepted, DecidedCall, Envelope, Timing},
         event::{Event, Happening},
         proof::DoneSecret,
-        token::Handed,
+        token::{Handed, HandedAs},
     },
 };
 
@@ -100,6 +101,17 @@ pub struct AwaitingCall {
     pub left: Duration,
     /// Its arguments, JSON text, where they are not those that were sent.
     pub changed_args: Option<String>,
+    /// What is to be decided about it, where it waits for a yes.
+    pub approval: Option<ToApprove>,
+}
+
+/// What is to be decided about a call.
+#[derive(Debug, Clone)]
+pub struct ToApprove {
+    /// Who decides.
+    pub wanted: ApprovalWanted,
+    /// SHA-256 of its arguments, in hexadecimal digits: what is decided about.
+    pub args_hash: String,
 }
 
 /// What there is of a call in doubt.
@@ -304,14 +316,11 @@ fn read_state(row: &PgRow) -> Result<CallState, sqlx::Error> {
             timing: timing()?,
         }),
         State::AwaitingClient => CallState::Awaiting(AwaitingCall {
-            handed: Handed {
-                call: CallId(row.try_get("call_id")?),
-                awaiting: parsed(row, "awaiting")?,
-                attempt: AttemptId(row.try_get("attempt_id")?),
-            },
+            handed: handed(row)?,
             until: row.try_get("due_at")?,
             left: left(row.try_get("left_ms")?),
             changed_args: row.try_get("changed_args")?,
+            approval: to_approve(row)?,
         }),
         State::Succeeded | State::Failed | State::Cancelled | State::Expired => {
             CallState::Ended(EndedCall {
@@ -336,6 +345,31 @@ fn read_state(row: &PgRow) -> Result<CallState, sqlx::Error> {
     })
 }
 
+fn handed(row: &PgRow) -> Result<Handed, sqlx::Error> {
+    let awaiting = parsed(row, "awaiting")?;
+    let turn = match awaiting {
+        Awaiting::Client => HandedAs::Attempt(AttemptId(row.try_get("attempt_id")?)),
+        Awaiting::Approval => HandedAs::Revision(row.try_get("rev")?),
+    };
+    let call = CallId(row.try_get("call_id")?);
+    Ok(Handed {
+        call,
+        awaiting,
+        turn,
+    })
+}
+
+fn to_approve(row: &PgRow) -> Result<Option<ToApprove>, sqlx::Error> {
+    let Some(wanted) = row.try_get::<Option<&str>, _>("approval")? else {
+        return Ok(None);
+    };
+    let wanted = serde_json::from_str(wanted);
+    Ok(Some(ToApprove {
+        wanted: wanted.map_err(|error| sqlx::Error::Decode(error.into()))?,
+        args_hash: row.try_get("args_hash")?,
+    }))
+}
+
 impl CallRow {
     /// The word for where it stands.
     pub const fn state(&self) -> State {
@@ -352,7 +386,10 @@ impl CallRow {
     pub const fn attempt_id(&self) -> Option<AttemptId> {
         match &self.state {
             CallState::Queued { .. } => None,
-            CallState::Awaiting(awaiting) => Some(awaiting.handed.attempt),
+            CallState::Awaiting(awaiting) => match awaiting.handed.turn {
+                HandedAs::Attempt(attempt) => Some(attempt),
+                HandedAs::Revision(_) => None,
+            },
             CallState::Running { attempt, .. } => Some(*attempt),
             CallState::InDoubt(doubtful) => doubtful.attempt,
             CallState::Ended(ended) => ended.attempt,

@@ -24,7 +24,7 @@ pub enum Applied {
     Unchanged,
     /// The same version exists with other content: refused.
     Conflict,
-    /// The tool of its probe does not exist, is no `read`, or is run by callers' programs: refused.
+    /// The tool of its probe does not exist, is no `read`, is run by callers' programs, or has an approval: refused.
     ProbeUnfit,
     /// Its limit would have the name of another tool's: that of a tool, and one that tools share: refused.
     LimitNamedTwice,
@@ -75,7 +75,7 @@ pub async fn apply(
              UPDATE toolfleet.fleet SET registry_rev = registry_rev + 1 \
              WHERE NOT EXISTS (SELECT FROM toolfleet.tool_versions WHERE tool = $1 AND version = $2) \
                AND ($7::text IS NULL OR ( \
-                   SELECT manifest->>'effect' = 'read' AND manifest->'executor'->'client' IS NULL \
+                   SELECT manifest->>'effect' = 'read' AND manifest->'executor'->'client' IS NULL AND manifest->'approval' IS NULL \
                    FROM toolfleet.tool_versions WHERE tool = $7 ORDER BY version DESC LIMIT 1)) \
              RETURNING registry_rev), \
          places AS ( \

@@ -2,7 +2,7 @@
 //! test compares the two.
 
 use super::fields::{
-    ERROR_TYPE, FOR, FOUND, INTERCEPTOR, KEY, OUTCOME, PASS, QUEUE, REASON, RULE, SERVER,
+    DECISION, ERROR_TYPE, FOR, FOUND, INTERCEPTOR, KEY, OUTCOME, PASS, QUEUE, REASON, RULE, SERVER,
     SETTLEMENT, SOURCE, STATE, STATEMENT, TOOL, VERDICT,
 };
 
@@ -85,6 +85,8 @@ definitions! {
         "Messages that a call is decided which did not come from its worker: the waiting caller was answered from the row");
     MALFORMED_MESSAGES = counter("toolfleet.malformed.messages", "{message}", &[],
         "Messages from NATS whose subject, reply or headers cannot be read");
+    RULED_CALLS = counter("toolfleet.decisions", "{decision}", &[TOOL, DECISION],
+        "Decisions about calls that wait for a yes");
     REPLAYED_CALLS = counter("toolfleet.replayed.calls", "{call}", &[TOOL, KEY],
         "Submissions that were answered with the call that their key names: each is a repetition that did not run");
     FINISHED_CALLS = counter("toolfleet.finished.calls", "{call}", &[TOOL, OUTCOME, SOURCE],
@@ -165,6 +167,8 @@ definitions! {
         "Calls that wait for the end of a pause, from Postgres");
     WAITING = gauge("toolfleet.waiting", "{call}", &[FOR],
         "Calls that wait for somebody outside the fleet, from Postgres");
+    OLDEST_WAITING_AGE = gauge("toolfleet.oldest.waiting.age", "s", &[FOR],
+        "How long the oldest call has waited for somebody outside the fleet, from Postgres");
     OLDEST_AGE = gauge("toolfleet.oldest.age", "s", &[STATE],
         "Age of the oldest open call, from Postgres: since its last pause before an attempt was over, and since it was accepted where workers put it back for what they lack; calls that a pause, a breaker or their tool's limit holds have none");
     QUEUE_CALLS = gauge("toolfleet.queue.calls", "{call}", &[QUEUE, STATE],

@@ -92,6 +92,7 @@ mod tests {
         ids::ToolName,
         modes::Brake,
         obstacle::Lack,
+        store::approvals::Ruling,
         telemetry::{
             definitions as define,
             figures::{LedgerFigures, QueueFigures},
@@ -139,6 +140,7 @@ mod tests {
         metrics.shortened(&echo);
         metrics.observed(&echo, Brake::Breaker);
         metrics.learned_timeout(&echo, Duration::from_millis(4_200));
+        metrics.ruled("echo", Ruling::Deny);
         metrics.replayed(&echo, true);
         metrics.finished(
             "echo",
@@ -173,6 +175,7 @@ mod tests {
             held: 4,
             paused: 3,
             waiting: vec![(Awaiting::Client, 8)],
+            oldest_waiting: vec![(Awaiting::Approval, Duration::from_secs(90))],
             breakers_open: 2,
             backlog: vec![(State::Queued, 5)],
             oldest_age: vec![(State::Queued, Duration::from_millis(1500))],
@@ -200,6 +203,8 @@ mod tests {
             r#"toolfleet_swept_calls_total{pass="republish"} 2"#,
             r#"toolfleet_finished_calls_total{outcome="success",source="live",tool="echo"} 1"#,
             r#"toolfleet_call_duration_seconds_bucket{outcome="success",tool="echo",le="0.01"} 1"#,
+            r#"toolfleet_decisions_total{decision="deny",tool="echo"} 1"#,
+            r#"toolfleet_oldest_waiting_age_seconds{for="approval"} 90"#,
             r#"toolfleet_replayed_calls_total{key="caller",tool="echo"} 1"#,
             r#"toolfleet_queue_calls{queue="default",state="queued"} 5"#,
             r#"toolfleet_queue_oldest_age_seconds{queue="default"} 1.5"#,

@@ -55,6 +55,8 @@ pub const TOOL: &str = "tool";
 pub const OUTCOME: &str = "outcome";
 /// Metric label: where the answer to a call comes from, a word of [`crate::call::Source`].
 pub const SOURCE: &str = "source";
+/// Metric label: what was decided about a call that waits for a yes, a word of [`crate::store::approvals::Ruling`].
+pub const DECISION: &str = "decision";
 /// Metric label: whose key named the call already, the caller's or one from the arguments.
 pub const KEY: &str = "key";
 /// Metric label: the queue's name.

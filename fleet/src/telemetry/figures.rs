@@ -39,6 +39,8 @@ pub struct LedgerFigures {
     pub paused: u64,
     /// Calls that wait for somebody outside the fleet, by whom.
     pub waiting: Vec<(Awaiting, u64)>,
+    /// How long the oldest of them has waited, by whom; the same words as there.
+    pub oldest_waiting: Vec<(Awaiting, Duration)>,
     /// Breakers that let nothing or only probes through.
     pub breakers_open: u64,
     /// Calls in doubt.
@@ -143,6 +145,11 @@ pub(super) fn observe(meter: &Meter, figures: &Arc<Figures>) {
     age(define::OLDEST_AGE, |figures, gauge| {
         for (state, age) in &figures.oldest_age {
             gauge.observe(age.as_secs_f64(), &[word(STATE, state.as_str())]);
+        }
+    });
+    age(define::OLDEST_WAITING_AGE, |figures, gauge| {
+        for (whom, age) in &figures.oldest_waiting {
+            gauge.observe(age.as_secs_f64(), &[word(FOR, whom.as_str())]);
         }
     });
     age(define::QUEUE_OLDEST_AGE, |figures, gauge| {

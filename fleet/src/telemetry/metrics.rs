@@ -27,6 +27,7 @@ use crate::{
     modes::Brake,
     obstacle::Lack,
     outcome::OutcomeWord,
+    store::approvals::Ruling,
     wire::code::Code,
 };
 
@@ -38,6 +39,7 @@ pub struct Metrics {
     accepted_calls: Counter<u64>,
     coerced_arguments: Counter<u64>,
     rejected_calls: Counter<u64>,
+    ruled_calls: Counter<u64>,
     replayed_calls: Counter<u64>,
     finished_calls: Counter<u64>,
     call_duration: Histogram<f64>,
@@ -103,6 +105,15 @@ impl Metrics {
     pub fn repetitions_are_counted(&self, tool: &ToolName) {
         let code = word(fields::ERROR_TYPE, Code::RepeatedFailure.as_str());
         self.rejected_calls.add(0, &[self.tools.label(tool), code]);
+    }
+
+    /// Somebody decided about a call that waits for a yes.
+    pub fn ruled(&self, tool: &str, ruling: Ruling) {
+        let attributes = [
+            self.tools.label_of(tool),
+            word(fields::DECISION, ruling.as_str()),
+        ];
+        self.ruled_calls.add(1, &attributes);
     }
 
     /// A submission was answered with the call that its key names.
@@ -344,6 +355,7 @@ impl Metrics {
             accepted_calls: counter(meter, define::ACCEPTED_CALLS),
             coerced_arguments: counter(meter, define::COERCED_ARGUMENTS),
             rejected_calls: counter(meter, define::REJECTED_CALLS),
+            ruled_calls: counter(meter, define::RULED_CALLS),
             replayed_calls: counter(meter, define::REPLAYED_CALLS),
             finished_calls: counter(meter, define::FINISHED_CALLS),
             call_duration: seconds(meter, define::CALL_DURATION),

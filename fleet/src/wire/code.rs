@@ -96,6 +96,8 @@ words! {
         EgressDenied = "egress_denied",
         /// A rule of the worker's program does not allow the call.
         Forbidden = "forbidden",
+        /// Who had to decide about it said no.
+        Denied = "denied",
 
         // Others.
         /// No such call for this tenant.

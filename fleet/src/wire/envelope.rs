@@ -9,6 +9,7 @@ use crate::{
     call::{Awaiting, CallOutcome, EffectKnown, Language, SettledBy, Source, State},
     ending::Decision,
     ids::CallId,
+    manifest::ApprovedBy,
     outcome::ToolFailure,
     said,
     wire::{code::Code, error::ErrorBody},
@@ -42,11 +43,21 @@ pub struct Awaits {
     /// Until when.
     #[serde(with = "time::serde::rfc3339")]
     pub until: OffsetDateTime,
-    /// What proves, with an answer, that the call was handed to its sender.
-    pub token: String,
+    /// What proves, with an answer, that the call was handed to its sender. Absent where nobody answers with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
     /// The arguments as the tool gets them, which may differ from those that were sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Box<RawValue>>,
+    /// Who may decide, where it waits for a yes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<ApprovedBy>,
+    /// SHA-256 of the arguments as the tool gets them, which a decision names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args_hash: Option<String>,
+    /// What the tool's manifest says to who decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// The answer when a call is decided, or was refused.

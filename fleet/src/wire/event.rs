@@ -46,8 +46,9 @@ pub enum Happening {
         /// Until when.
         #[serde(with = "time::serde::rfc3339")]
         until: OffsetDateTime,
-        /// What proves that the call was handed to whoever answers.
-        token: String,
+        /// What proves that the call was handed to whoever answers. Absent where nobody answers with one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        token: Option<String>,
     },
     /// An attempt began.
     Started {
@@ -115,7 +116,7 @@ impl Event {
             "awaiting" => Happening::Awaiting {
                 whom: fields.whom.ok_or_else(|| lacks("for"))?,
                 until: fields.until.ok_or_else(|| lacks("until"))?,
-                token: fields.token.ok_or_else(|| lacks("token"))?,
+                token: fields.token,
             },
             "started" => Happening::Started { attempt: attempt? },
             "progress" => Happening::Progress {
@@ -190,7 +191,7 @@ mod tests {
             Happening::Awaiting {
                 whom: Awaiting::Client,
                 until: OffsetDateTime::UNIX_EPOCH,
-                token: "t".to_owned(),
+                token: Some("t".to_owned()),
             },
             Happening::Started { attempt: 1 },
             Happening::Progress {

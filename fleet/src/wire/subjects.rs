@@ -77,6 +77,26 @@ impl Subjects {
         format!("{}.v1.{tenant}.output", self.prefix)
     }
 
+    /// Where the programs of callers decide about their calls.
+    pub fn approve_endpoint(&self) -> String {
+        format!("{}.v1.*.approve", self.prefix)
+    }
+
+    /// Where the program of one tenant decides.
+    pub fn approve(&self, tenant: &Label) -> String {
+        format!("{}.v1.{tenant}.approve", self.prefix)
+    }
+
+    /// Where operators decide about calls. Under `admin`, so that an agent's permissions leave it out.
+    pub fn admin_approve_endpoint(&self) -> String {
+        format!("{}.v1.*.admin.approve", self.prefix)
+    }
+
+    /// Where operators decide about one tenant's calls.
+    pub fn admin_approve(&self, tenant: &Label) -> String {
+        format!("{}.v1.{tenant}.admin.approve", self.prefix)
+    }
+
     /// Where people settle calls in doubt. Under `admin`, so that an agent's permissions leave it out.
     pub fn settle_endpoint(&self) -> String {
         format!("{}.v1.*.admin.settle", self.prefix)

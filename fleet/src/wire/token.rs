@@ -1,6 +1,6 @@
 //! The token with which somebody outside the fleet gives a call what it waits for.
 //!
-//! It proves that the call was handed to its sender, for this reason and in this attempt: an HMAC-SHA256 under a secret of the
+//! It proves that the call was handed to its sender, for this reason and in this attempt, or where it has none at this revision: an HMAC-SHA256 under a secret of the
 //! ledger, which is never stored with a call and in no view. Whoever submits the call gets it, and followers of its session.
 
 use std::fmt;
@@ -29,15 +29,27 @@ pub struct Handed {
     pub call: CallId,
     /// For whom it waits.
     pub awaiting: Awaiting,
-    /// The attempt as which it was handed out.
-    pub attempt: AttemptId,
+    /// As what it was handed out.
+    pub turn: HandedAs,
+}
+
+/// As what a call was handed out: what no other hand-over of it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HandedAs {
+    /// Somebody runs it, as this attempt.
+    Attempt(AttemptId),
+    /// Nobody runs it; it had moved so often.
+    Revision(i32),
 }
 
 impl Handed {
-    /// What is signed: fixed widths, and a word that no other begins with.
+    /// What is signed: widths that the word behind them fixes, and a word with which no other ends.
     fn bytes(&self) -> Vec<u8> {
-        let (call, attempt) = (self.call.0.as_bytes(), self.attempt.0.as_bytes());
-        [call, attempt.as_slice(), self.awaiting.as_str().as_bytes()].concat()
+        let (call, word) = (self.call.0.as_bytes(), self.awaiting.as_str().as_bytes());
+        match self.turn {
+            HandedAs::Attempt(attempt) => [call, attempt.0.as_bytes().as_slice(), word].concat(),
+            HandedAs::Revision(rev) => [call, rev.to_be_bytes().as_slice(), word].concat(),
+        }
     }
 }
 
@@ -74,7 +86,7 @@ mod tests {
         let handed = Handed {
             call: CallId::generate(),
             awaiting: Awaiting::Client,
-            attempt: AttemptId::generate(),
+            turn: HandedAs::Attempt(AttemptId::generate()),
         };
         let secret = TokenSecret::new(b"a secret");
         let token = secret.token(&handed);
@@ -86,7 +98,15 @@ mod tests {
                 ..handed
             },
             Handed {
-                attempt: AttemptId::generate(),
+                turn: HandedAs::Attempt(AttemptId::generate()),
+                ..handed
+            },
+            Handed {
+                awaiting: Awaiting::Approval,
+                ..handed
+            },
+            Handed {
+                turn: HandedAs::Revision(0),
                 ..handed
             },
         ];

@@ -1,7 +1,7 @@
 //! What there is, and what can happen.
 
 use fleet::{
-    call::{Effect, EffectKnown, Language, State},
+    call::{Awaiting, Effect, EffectKnown, Language, State},
     ending::{ClientAnswer, EndingKind, Fact, Known, after_lost_writes, decide},
     outcome::ToolFailure,
     state::next,
@@ -192,7 +192,12 @@ impl WaitsModel {
     fn fail_over(&self, world: &mut WaitsWorld) -> Option<()> {
         world.row = world.copy.take()?;
         world.has_lost_writes = true;
-        let moved = after_lost_writes(State::AwaitingClient, self.effect, false);
+        let moved = after_lost_writes(
+            State::AwaitingClient,
+            Some(Awaiting::Client),
+            self.effect,
+            false,
+        );
         if let (HandedRow::Awaiting, Some(moved)) = (world.row, moved) {
             assert_eq!(next(State::AwaitingClient, moved), Ok(State::InDoubt));
             world.row = HandedRow::InDoubt {

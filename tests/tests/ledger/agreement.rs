@@ -102,7 +102,7 @@ async fn move_open(connection: &mut PgConnection, from: State, to: State) -> Ans
     let (call, _) = insert_open(connection, from).await?;
     sqlx::query(
         "UPDATE toolfleet.open_calls SET state = $2::toolfleet.call_state, \
-         awaiting = CASE WHEN $2 = 'awaiting_client' THEN 'client' END, \
+         awaiting = CASE WHEN $2 = 'awaiting_client' THEN 'approval' END, approval = '{\"count\": 0}', \
          attempt_id = CASE WHEN $2 <> 'queued' THEN gen_random_uuid() END WHERE call_id = $1",
     )
     .bind(call.0)
@@ -138,10 +138,10 @@ async fn insert_open(
     let done = sqlx::query(
         "INSERT INTO toolfleet.open_calls (call_id, state, tenant, tool, tool_version, effect, queue, line, priority, \
          key_retention_ms, args, args_hash, language, dispatcher_id, accepted_at, deadline_at, not_before, \
-         attempt_id, worker_id, attempt_until, doubt_since, doubt_reason, awaiting) \
+         attempt_id, worker_id, attempt_until, doubt_since, doubt_reason, awaiting, approval) \
          VALUES ($1, $2::toolfleet.call_state, 't', 't', 1, 'once', 'q', 'q', 1, 0, '{}', '', 'en', gen_random_uuid(), \
          now(), now(), now(), CASE WHEN $2 <> 'queued' THEN gen_random_uuid() END, gen_random_uuid(), now(), now(), 'r', \
-         CASE WHEN $2 = 'awaiting_client' THEN 'client' END)",
+         CASE WHEN $2 = 'awaiting_client' THEN 'approval' END, '{\"count\": 0}')",
     )
     .bind(call.0)
     .bind(state.as_str())

@@ -1,7 +1,7 @@
 //! `fleet/src/ending` and the functions of the database end calls with the same words, cell by cell.
 
 use fleet::{
-    call::{CallOutcome, Effect, EffectKnown, Language, Source, State},
+    call::{Awaiting, CallOutcome, Effect, EffectKnown, Language, Source, State},
     ending::{
         ClientAnswer, Decision, EndedAttempt, Ending, EndingKind, Fact, Found, Guard, Known, Tries,
         after_lost_writes, decide,
@@ -12,6 +12,7 @@ use fleet::{
     state::next,
     store::{
         accept::NewCall,
+        approvals::{self, Approval, Ruling},
         cancel::{self, Cancellation},
         settle::{self, SettledAs, Settlement},
     },
@@ -21,7 +22,10 @@ use fleet_tests::{running::succeed, wait};
 use serde_json::value::RawValue;
 use sqlx::{Connection as _, PgConnection};
 
-use crate::support::{Ledger, Worker, doubted, ending, handed_call, new_call, repeated, run};
+use crate::support::{
+    Ledger, Worker, approval, call_to_approve, doubted, ending, handed_call, new_call, repeated,
+    run, wanted,
+};
 
 /// What an ending says in one cell. The details of a doubt are what the call's last attempt came to.
 #[derive(Debug, PartialEq)]
@@ -303,10 +307,19 @@ async fn lost_writes_leave_calls_where_the_code_says() {
     let mut open = Vec::new();
     for effect in Effect::ALL {
         let queued = accepted(&ledger, *effect, Language::En).await;
-        open.push((queued, State::Queued, *effect, false));
+        open.push((queued, State::Queued, None, *effect, false));
+        let undecided = to_approve(&ledger, *effect, Language::En).await;
+        let awaiting = State::AwaitingClient;
+        open.push((
+            undecided,
+            awaiting,
+            Some(Awaiting::Approval),
+            *effect,
+            false,
+        ));
         if *effect != Effect::Transaction {
             let handed = handed_out(&ledger, *effect, Language::En).await;
-            open.push((handed, State::AwaitingClient, *effect, false));
+            open.push((handed, awaiting, Some(Awaiting::Client), *effect, false));
         }
         for cancelled in [false, true] {
             let call = accepted(&ledger, *effect, Language::En).await;
@@ -316,7 +329,7 @@ async fn lost_writes_leave_calls_where_the_code_says() {
                     "UPDATE toolfleet.open_calls SET cancel_requested = true WHERE call_id = $1";
                 ledger.meddle(call, wanted).await;
             }
-            open.push((call, State::Running, *effect, cancelled));
+            open.push((call, State::Running, None, *effect, cancelled));
         }
     }
     let errors: serde_json::Value = Language::ALL
@@ -343,12 +356,82 @@ async fn lost_writes_leave_calls_where_the_code_says() {
     .await
     .unwrap();
     assert!(done);
-    for (call, stood, effect, cancelled) in open {
-        let moved = after_lost_writes(stood, effect, cancelled);
+    for (call, stood, awaiting, effect, cancelled) in open {
+        let moved = after_lost_writes(stood, awaiting, effect, cancelled);
         let expected = moved.map_or(stood, |event| next(stood, event).unwrap());
-        let what = format!("{effect}, {stood}, cancelled: {cancelled}");
+        let what = format!("{effect}, {stood}, {awaiting:?}, cancelled: {cancelled}");
         assert_eq!(ledger.state(call).await, expected, "{what}");
     }
+}
+
+/// A call that waits for a yes.
+async fn to_approve(ledger: &Ledger, effect: Effect, language: Language) -> CallId {
+    let call = NewCall {
+        effect,
+        language,
+        ..call_to_approve(wanted())
+    };
+    ledger.accepted(call).await
+}
+
+/// By the functions of the ledger, and by the statement that the sweep sends; and the same after lost writes, which leave an
+/// `idempotent` call waiting with an effect that is unknown.
+#[tokio::test]
+async fn a_call_that_waits_for_a_yes_ends_as_the_code_says() {
+    let ledger = Ledger::fresh().await;
+    let mut cells = 0;
+    for effect in Effect::ALL {
+        for language in Language::ALL {
+            for unknown in [false, true] {
+                if unknown && *effect != Effect::Idempotent {
+                    continue;
+                }
+                for fact in [
+                    Fact::Denied,
+                    Fact::Undecided,
+                    Fact::Withdrawn { attempts: 0 },
+                ] {
+                    let call = to_approve(&ledger, *effect, *language).await;
+                    if unknown {
+                        let lost = "UPDATE toolfleet.open_calls SET effect_unknown = true, quarantined = true, rev = rev + 1 \
+                                    WHERE call_id = $1";
+                        ledger.meddle(call, lost).await;
+                    }
+                    let known = known(*effect, *language, unknown);
+                    let pool = &ledger.database.pool;
+                    match fact {
+                        Fact::Denied => {
+                            let denial = Approval {
+                                ruling: Ruling::Deny,
+                                ..approval(call, "ann")
+                            };
+                            approvals::rule(pool, &denial).await.unwrap();
+                        }
+                        Fact::Withdrawn { .. } => {
+                            let withdrawing = Cancellation {
+                                call,
+                                tenant: None,
+                                actor: "ann",
+                                reason: None,
+                            };
+                            cancel::cancel(pool, &withdrawing).await.unwrap();
+                        }
+                        _ => {
+                            let guard = Guard::Queued(ledger.find(call).await.rev);
+                            let by = "sweep".to_owned();
+                            let ending = Ending::by(&fact, &known, call, guard, None, by);
+                            ledger.ends(ending).await;
+                        }
+                    }
+                    let what = format!("{fact:?} of {effect} in {language}, unknown: {unknown}");
+                    let expected = decided(&fact, &known);
+                    assert_eq!(stored(&ledger, call).await, expected, "{what}");
+                    cells += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(cells, 30);
 }
 
 /// The tool did what was asked.

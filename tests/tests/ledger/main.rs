@@ -23,6 +23,7 @@ mod late;
 mod transaction;
 mod views;
 
+mod approvals;
 mod cancel;
 mod controls;
 mod marks;

@@ -70,6 +70,19 @@ const MATRIX: &[(&str, &str)] = &[
         "SELECT toolfleet.settle({beta}, 'not_applied', 'me', 'seen', NULL, true)",
     ),
     ("mdo", "SELECT toolfleet.cancel({queued}, 'me')"),
+    // Who may decide does so by the function, and nothing takes a decision back.
+    (
+        "mdo",
+        "SELECT toolfleet.decide({acme}, 'approve', '00', 'me', 'seen')",
+    ),
+    ("mo", "SELECT * FROM toolfleet.call_decisions"),
+    ("mor", "SELECT * FROM toolfleet.approvals"),
+    (
+        "m",
+        "INSERT INTO toolfleet.call_decisions (call_id, decision, actor, role, note, args_hash) \
+             VALUES ({acme}, 'approve', 'me', 'me', 'seen', '')",
+    ),
+    ("", "TRUNCATE toolfleet.call_decisions"),
     (
         "md",
         "DELETE FROM toolfleet.open_calls WHERE call_id = {acme}",

@@ -3,12 +3,15 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fleet::{
+    approval::ApprovalWanted,
     call::{CallOutcome, Effect, EffectKnown, Language, Priority, Source, State},
     ids::{AttemptId, CallId, DispatcherId, Label, WorkerId},
+    manifest::ApprovedBy,
     modes::InterceptMode,
     outcome::OutcomeWord,
     store::{
-        accept::{HandOver, NewCall, NewKey},
+        accept::{FirstWait, HandOver, NewCall, NewKey},
+        approvals::{Approval, Ruling},
         claim::{ClaimRow, Claimed},
         complete::{Decision, EndedAttempt, Ending, EndingKind, Guard},
         lane::Reply,
@@ -171,7 +174,7 @@ pub(crate) fn new_call() -> NewCall {
         effect: Effect::Once,
         queue: "default".parse().unwrap(),
         priority: Priority::Normal,
-        hand_over: None,
+        waits: None,
         line: "default".parse().unwrap(),
         rate_key: None,
         held: false,
@@ -199,11 +202,47 @@ pub(crate) fn new_call() -> NewCall {
 /// A call that its caller's program is to run.
 pub(crate) fn handed_call() -> NewCall {
     NewCall {
-        hand_over: Some(HandOver {
+        waits: Some(FirstWait::Client(HandOver {
             attempt: AttemptId::generate(),
             timeout_ms: 60_000,
+        })),
+        ..new_call()
+    }
+}
+
+/// A call that waits for a yes.
+pub(crate) fn call_to_approve(wanted: ApprovalWanted) -> NewCall {
+    NewCall {
+        waits: Some(FirstWait::Approval {
+            expires_ms: 60_000,
+            wanted: Box::new(wanted),
         }),
         ..new_call()
+    }
+}
+
+/// One operator's yes.
+pub(crate) fn wanted() -> ApprovalWanted {
+    ApprovalWanted {
+        by: ApprovedBy::Operator,
+        count: 1,
+        reason: None,
+        deadline_ms: 600_000,
+        run_deadline: None,
+        queue_wait_ms: None,
+        client_ms: None,
+    }
+}
+
+/// Somebody's yes to a call with the arguments of [`new_call`].
+pub(crate) fn approval(call: CallId, actor: &str) -> Approval<'_> {
+    Approval {
+        call,
+        tenant: None,
+        ruling: Ruling::Approve,
+        args_hash: "0101010101010101010101010101010101010101010101010101010101010101",
+        actor,
+        note: "looked at it",
     }
 }
 

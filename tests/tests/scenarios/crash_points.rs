@@ -4,6 +4,7 @@
 //! says [`Checkpoint::ALL`]. What is checked is the same for all of them; only whether a `once` call may be in doubt
 //! afterwards depends on the place, and that is a property of the checkpoint.
 
+mod approval;
 mod brakes;
 mod cache;
 mod client;
@@ -62,6 +63,7 @@ async fn stop_everywhere(role: Role) {
 async fn stop_at(point: Checkpoint) {
     match point.role() {
         Role::Dispatcher if point == Checkpoint::OutputTaken => client::stops_at(point).await,
+        Role::Dispatcher if point == Checkpoint::Ruled => approval::stops_at(point).await,
         Role::Dispatcher => a_dispatcher_stops_at(point).await,
         Role::Worker if point == Checkpoint::Looked => cache::a_worker_stops_at(point).await,
         Role::Worker if point == Checkpoint::FellBack => fallback::a_worker_stops_at(point).await,

@@ -69,6 +69,7 @@ mod interceptors;
 mod drain;
 mod upgrade;
 
+mod approvals;
 mod backpressure;
 mod overload;
 mod quota;

@@ -53,7 +53,7 @@ async fn a_call_whose_dispatcher_died_before_publishing_is_run() {
         effect: Effect::Once,
         queue: "default".parse().unwrap(),
         priority: Priority::Normal,
-        hand_over: None,
+        waits: None,
         line: "default".parse().unwrap(),
         rate_key: None,
         held: false,

@@ -152,7 +152,9 @@ async fn apply_file(
             // Another program took it just now: look again.
             Applied::Conflict => {}
             Applied::ProbeUnfit => {
-                bail!("the tool of its probe is not applied, or has another effect than read")
+                bail!(
+                    "the tool of its probe is not applied, is no read that workers run, or needs an approval"
+                )
             }
             Applied::LimitNamedTwice => bail!(named_twice(&next)),
             Applied::BreakerForced => bail!(breaker_forced(&next)),

@@ -120,7 +120,7 @@ pub(crate) fn call(tool: &str, tenant: &str, args: &str) -> NewCall {
         effect: Effect::Read,
         queue: "default".parse().unwrap(),
         priority: Priority::Normal,
-        hand_over: None,
+        waits: None,
         line: "default".parse().unwrap(),
         rate_key: None,
         held: false,

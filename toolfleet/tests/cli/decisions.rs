@@ -339,7 +339,7 @@ pub(crate) async fn queued(connection: &mut PgConnection) -> CallId {
         effect: Effect::Once,
         queue: "payments".parse().unwrap(),
         priority: Priority::Normal,
-        hand_over: None,
+        waits: None,
         line: "payments".parse().unwrap(),
         rate_key: None,
         held: false,

@@ -26,6 +26,8 @@ pub(super) struct Linted<'a> {
     pub(super) shows_secrets: bool,
     /// The argument whose values have start times of their own, a JSON pointer.
     pub(super) rate_pointer: Option<&'a str>,
+    /// Whether every call of it waits for somebody's yes.
+    pub(super) always_waits: bool,
     /// Of a program: what keeps it in.
     pub(super) program: Option<LintedProgram>,
     pub(super) input_schema: &'a Value,
@@ -56,6 +58,10 @@ impl<'a> Linted<'a> {
             takes_any_rows,
             shows_secrets: !manifest.redact_results,
             rate_pointer: manifest.rate_pointer(),
+            always_waits: manifest
+                .approval
+                .as_ref()
+                .is_some_and(|approval| approval.when.is_empty()),
             program: matches!(manifest.executor, ExecutorSpec::Process(_)).then(|| LintedProgram {
                 sandbox: manifest.sandbox.clone(),
                 timeout: Some(manifest.timeout.longest()),
@@ -86,6 +92,9 @@ impl<'a> Linted<'a> {
                 .pointer("/rate_limit/by")
                 .and_then(Value::as_str)
                 .filter(|by| by.starts_with('/')),
+            always_waits: value
+                .get("approval")
+                .is_some_and(|approval| approval.get("when").is_none()),
             // One with a problem in its sandbox is told of that.
             program: (value.pointer("/executor/process").is_some()
                 && value.get("sandbox").is_none())

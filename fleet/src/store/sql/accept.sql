@@ -12,9 +12,9 @@ WITH input AS NOT MATERIALIZED (
         unnest($24::bigint[]) AS queue_wait_ms, unnest($25::text[]) AS kept_args, unnest($26::text[]) AS original_args,
         unnest($27::text[]) AS coercions, unnest($28::text[]) AS line, unnest($29::boolean[]) AS held,
         unnest($30::uuid[]) AS done_secret, unnest($31::boolean[]) AS no_store,
-        -- Of calls that are handed to their callers' programs, at once and as their only attempt.
-        unnest($32::text[]) AS awaiting, unnest($33::uuid[]) AS attempt_id, unnest($34::bigint[]) AS timeout_ms,
-        unnest($35::text[]) AS rate_key
+        -- Of calls that wait for somebody: those that are handed to their callers' programs have their only attempt at once.
+        unnest($32::text[]) AS awaiting, unnest($33::uuid[]) AS attempt_id, unnest($34::bigint[]) AS wait_ms,
+        unnest($35::text[]) AS rate_key, unnest($36::text[]) AS approval
 ), keyed AS (
     -- A lapsed key is taken over only while it still names the call that was seen to have lapsed.
     INSERT INTO toolfleet.idempotency_keys AS taken (tenant, key_hash, call_id, replaced, tool, tool_version, args_hash, original_hash)
@@ -32,17 +32,20 @@ INSERT INTO toolfleet.open_calls (
     call_id, tenant, tool, tool_version, effect, queue, priority, key_hash, key_retention_ms, args, kept_args, original_args, coercions,
     args_hash, session, run, meta, language, traceparent, tracestate, baggage, dispatcher_id,
     accepted_at, deadline_at, queue_until, not_before, line, held, done_secret, no_store, rate_key,
-    state, awaiting, attempts, attempt_id, first_started_at, attempt_started_at, attempt_timeout_ms, attempt_until, due_at)
+    state, awaiting, attempts, attempt_id, first_started_at, attempt_started_at, attempt_timeout_ms, attempt_until, due_at, approval)
 SELECT call_id, tenant, tool, tool_version, effect::toolfleet.effect, queue, priority, key_hash, key_retention_ms,
        args::json, kept_args::json, original_args::json, coercions::json, args_hash, session, run, meta::json, language, traceparent, tracestate, baggage, dispatcher_id,
-       now(), least(now() + deadline_ms * interval '1 millisecond', run_deadline),
-       now() + queue_wait_ms * interval '1 millisecond', now(), line, held, done_secret, no_store, rate_key,
+       -- The clocks of a call that waits for a yes begin with it.
+       now(), CASE WHEN approval IS NULL THEN least(now() + deadline_ms * interval '1 millisecond', run_deadline) ELSE until END,
+       CASE WHEN approval IS NULL THEN now() + queue_wait_ms * interval '1 millisecond' END, now(), line, held, done_secret, no_store, rate_key,
        CASE WHEN awaiting IS NULL THEN 'queued' ELSE 'awaiting_client' END::toolfleet.call_state, awaiting,
        CASE WHEN attempt_id IS NULL THEN 0 ELSE 1 END, attempt_id, CASE WHEN attempt_id IS NOT NULL THEN now() END,
-       CASE WHEN attempt_id IS NOT NULL THEN now() END, timeout_ms, until, until
+       CASE WHEN attempt_id IS NOT NULL THEN now() END,
+       CASE WHEN attempt_id IS NOT NULL THEN wait_ms END, CASE WHEN attempt_id IS NOT NULL THEN until END, until, approval::json
 FROM input
 CROSS JOIN LATERAL (
-    SELECT CASE WHEN attempt_id IS NOT NULL
-                THEN least(now() + least(timeout_ms, deadline_ms) * interval '1 millisecond', run_deadline) END AS until) u
+    SELECT CASE WHEN awaiting IS NOT NULL
+                THEN least(now() + CASE WHEN approval IS NULL THEN least(wait_ms, deadline_ms) ELSE wait_ms END
+                               * interval '1 millisecond', run_deadline) END AS until) u
 WHERE key_hash IS NULL OR call_id IN (SELECT call_id FROM keyed)
 RETURNING call_id, accepted_at

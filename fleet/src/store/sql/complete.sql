@@ -12,7 +12,7 @@ WITH input AS MATERIALIZED (
     JOIN toolfleet.open_calls o USING (call_id)
     WHERE o.call_id = ANY($1)
       AND ((i.by_attempt = o.attempt_id AND o.state IN ('running', 'in_doubt', 'awaiting_client'))
-           OR (i.by_rev = o.rev AND o.state = 'queued'))
+           OR (i.by_rev = o.rev AND (o.state = 'queued' OR o.awaiting = 'approval')))
       AND (i.kind <> 'again' OR (o.state = 'running' AND NOT o.cancel_requested))
       AND (i.kind <> 'doubt' OR o.state <> 'in_doubt')
       -- A doubt ends by evidence, not by a cancellation. Where attempts may have been forgotten, only success is evidence.

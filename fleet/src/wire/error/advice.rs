@@ -75,6 +75,8 @@ pub enum Advice {
     DoNotRepeat,
     /// The same has failed again and again.
     StopRepeating,
+    /// Somebody has decided that it is not to be done.
+    AcceptNo,
     /// No repetition helps.
     TellUser,
 }
@@ -135,7 +137,8 @@ impl Advice {
             | Code::NotApplied
             | Code::ToolGone
             | Code::EgressDenied
-            | Code::Forbidden => Self::TellUser,
+            | Code::Forbidden
+            | Code::Denied => Self::TellUser,
         }
     }
 
@@ -157,6 +160,7 @@ impl Advice {
                 Code::OutputTooLarge | Code::PayloadTooLarge,
                 EffectKnown::None | EffectKnown::NotApplied,
             ) => Self::AskLessAnew,
+            (Code::Denied, EffectKnown::None | EffectKnown::NotApplied) => Self::AcceptNo,
             (Code::Cancelled | Code::NotApplied, EffectKnown::None | EffectKnown::NotApplied) => {
                 Self::AskIfWanted
             }
@@ -181,7 +185,7 @@ impl Advice {
             Self::CorrectProgram | Self::SendKey | Self::AskIfWanted | Self::TellUser => {
                 Suggestion::AskUser
             }
-            Self::DoNotRepeat | Self::StopRepeating => Suggestion::DoNotRepeat,
+            Self::DoNotRepeat | Self::StopRepeating | Self::AcceptNo => Suggestion::DoNotRepeat,
         }
     }
 
@@ -207,6 +211,7 @@ impl Advice {
             | Self::CheckState
             | Self::UseAnswer
             | Self::StopRepeating
+            | Self::AcceptNo
             | Self::TellUser => Key::Unsaid,
         }
     }
@@ -234,6 +239,7 @@ impl Advice {
             Self::UseAnswer => &USE_ANSWER,
             Self::DoNotRepeat => &DO_NOT_REPEAT,
             Self::StopRepeating => &STOP_REPEATING,
+            Self::AcceptNo => &ACCEPT_NO,
             Self::TellUser => &TELL_USER,
         }
     }
@@ -321,6 +327,10 @@ static DO_NOT_REPEAT: Message = Message::fixed(
 static STOP_REPEATING: Message = Message::fixed(
     "Do not send it again: change the arguments, do it another way, or tell the user what keeps failing.",
     "不要再发送同样的调用：请修改参数、换一种做法，或告知用户一直失败的是什么。",
+);
+static ACCEPT_NO: Message = Message::fixed(
+    "Do not ask for it again, nor in another way; tell the user.",
+    "不要再次请求，换一种方式也不行；请告知用户。",
 );
 static TELL_USER: Message = Message::fixed(
     "Tell the user; this cannot be solved by calling again.",

@@ -193,7 +193,10 @@ impl Dice<'_> {
             .iter()
             .copied()
             // No caller of this fleet runs a tool itself.
-            .filter(|place| *place != Checkpoint::OutputTaken && roles.contains(&place.role()))
+            .filter(|place| {
+                !matches!(place, Checkpoint::OutputTaken | Checkpoint::Ruled)
+                    && roles.contains(&place.role())
+            })
             .flat_map(|place| repeat_n(place, if place.is_rare() { RARE_PLACES } else { 1 }))
             .collect();
         let place = self.one_of(&places);

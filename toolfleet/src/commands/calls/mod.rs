@@ -5,6 +5,7 @@ mod again;
 mod bulk;
 mod cancel;
 mod dead;
+mod decide;
 mod discard;
 mod explain;
 mod filter;
@@ -19,7 +20,7 @@ mod tail;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use fleet::explain::Servers;
+use fleet::{explain::Servers, store::approvals::Ruling};
 
 /// What `calls` can do.
 #[derive(Debug, Subcommand)]
@@ -32,6 +33,10 @@ pub enum Calls {
     Explain(Box<explain::Explain>),
     /// Take calls back: one that waits never runs, one that runs is told to stop
     Cancel(Box<cancel::Cancel>),
+    /// Show a call that waits for a yes, and with --hash let it run
+    Approve(Box<decide::Decide>),
+    /// Show a call that waits for a yes, and with --hash say no to it
+    Deny(Box<decide::Decide>),
     /// Hand in what came of a call that its caller's own program runs
     Output(hand_in::HandIn),
     /// Record what a call in doubt turned out to be, or many
@@ -60,6 +65,8 @@ impl Calls {
             Self::Show(show) => show.run().await,
             Self::Explain(explain) => explain.run().await,
             Self::Cancel(cancel) => cancel.run().await,
+            Self::Approve(decide) => decide.run(Ruling::Approve).await,
+            Self::Deny(decide) => decide.run(Ruling::Deny).await,
             Self::Output(output) => output.run().await,
             Self::Settle(settle) => settle.run().await,
             Self::Retry(retry) => retry.run().await,

@@ -142,7 +142,7 @@ impl Apply {
                     ": this version is there with other content; raise the version".to_owned()
                 }
                 Applied::ProbeUnfit => {
-                    ": the tool of its probe is not applied, or has another effect than read"
+                    ": the tool of its probe is not applied, is no read that workers run, or needs an approval"
                         .to_owned()
                 }
                 Applied::LimitNamedTwice => format!(": {}", named_twice(manifest)),

@@ -1,0 +1,218 @@
+//! `approve` and `admin.approve`: somebody decides about a call that waits for a yes. The ledger decides whether that counts; this
+//! file reads the request and words the answer.
+//!
+//! Operators decide by their rights on NATS. The program of a caller decides with the token of the call, and only where the tool
+//! says that callers may; without it the call does not exist.
+
+use fleet::{
+    call::{Awaiting, State},
+    checkpoint::{Checkpoint, reached},
+    ids::{CallId, Label},
+    manifest::ApprovedBy,
+    said,
+    store::{
+        approvals::{self, Approval, Ruling, RulingVerdict},
+        read::{CallRow, CallState},
+    },
+    telemetry::metrics,
+    wire::{
+        code::Code,
+        message::Message,
+        token::{Handed, HandedAs},
+    },
+};
+use serde::Deserialize;
+use serde_json::json;
+use time::format_description::well_known::Rfc3339;
+
+use crate::{
+    answer::Answer, door::Door, form, hand_over, news, refusal::Refusal, replay, request::Request,
+};
+
+/// How often a call may have moved since its token was made.
+const MOVES_MAX: i32 = 64;
+
+static FORM: Message = Message::fixed(
+    "call_id, decision: approve or deny, args_hash, actor, note",
+    "call_id, decision: approve 或 deny, args_hash, actor, note",
+);
+static CALLERS_FORM: Message = Message::fixed(
+    "call_id, token, decision: approve or deny, args_hash, actor, note",
+    "call_id, token, decision: approve 或 deny, args_hash, actor, note",
+);
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ApproveRequest {
+    call_id: String,
+    decision: Ruling,
+    args_hash: String,
+    actor: String,
+    note: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CallersRequest {
+    call_id: String,
+    token: String,
+    decision: Ruling,
+    args_hash: String,
+    actor: String,
+    note: String,
+}
+
+/// An operator decides.
+pub(crate) async fn by_operator(door: &Door, request: &Request<'_>) -> Result<Answer, Refusal> {
+    let tenant = request.tenant()?;
+    let asked: ApproveRequest = form::long(request.body, &FORM)?;
+    let call = form::call_id(&asked.call_id)?;
+    let actor = request.author(&asked.actor);
+    decide(door, &tenant, call, &asked, &actor).await
+}
+
+/// The program of the caller decides.
+pub(crate) async fn by_caller(door: &Door, request: &Request<'_>) -> Result<Answer, Refusal> {
+    let tenant = request.tenant()?;
+    let CallersRequest {
+        call_id,
+        token,
+        decision,
+        args_hash,
+        actor,
+        note,
+    } = form::long(request.body, &CALLERS_FORM)?;
+    let call = form::call_id(&call_id)?;
+    let row = replay::find(door, call, &tenant).await?;
+    if !is_its_token(door, &row, &token) {
+        return Err(Refusal::not_found());
+    }
+    let asked = ApproveRequest {
+        call_id,
+        decision,
+        args_hash,
+        actor,
+        note,
+    };
+    // By its own word, so the history says whose word it is.
+    let actor = match asked.actor.trim() {
+        "" => String::new(),
+        said => format!("{said} (caller)"),
+    };
+    decide(door, &tenant, call, &asked, &actor).await
+}
+
+/// Whether it is the token with which the call waited, or waits, for the yes of its caller.
+fn is_its_token(door: &Door, row: &CallRow, token: &str) -> bool {
+    let is_of = |rev| {
+        let handed = Handed {
+            call: row.call_id,
+            awaiting: Awaiting::Approval,
+            turn: HandedAs::Revision(rev),
+        };
+        door.tokens.is_of(token, &handed)
+    };
+    match &row.state {
+        CallState::Awaiting(awaiting) if awaiting.handed.awaiting == Awaiting::Approval => {
+            let wanted = awaiting.approval.as_ref();
+            let by = wanted.map(|approval| approval.wanted.by);
+            by == Some(ApprovedBy::Caller) && door.tokens.is_of(token, &awaiting.handed)
+        }
+        // It has moved since: whoever had its token learns how.
+        CallState::Awaiting(_)
+        | CallState::Queued { .. }
+        | CallState::Running { .. }
+        | CallState::InDoubt(_)
+        | CallState::Ended(_) => (0..row.rev.min(MOVES_MAX)).any(is_of),
+    }
+}
+
+async fn decide(
+    door: &Door,
+    tenant: &Label,
+    call: CallId,
+    asked: &ApproveRequest,
+    actor: &str,
+) -> Result<Answer, Refusal> {
+    let approval = Approval {
+        call,
+        tenant: Some(tenant),
+        ruling: asked.decision,
+        args_hash: &asked.args_hash,
+        actor,
+        note: &asked.note,
+    };
+    let verdict = approvals::rule(&door.pool, &approval)
+        .await
+        .map_err(Refusal::undecided)?;
+    let RulingVerdict::Decided {
+        state, at, tell, ..
+    } = verdict
+    else {
+        return Err(refused(&verdict));
+    };
+    reached(Checkpoint::Ruled);
+    let row = replay::find(door, call, tenant).await?;
+    metrics().ruled(&row.tool, asked.decision);
+    match state {
+        // Its line has a call more: whoever releases calls looks at once.
+        State::Queued => news::ring(&door.bus, door.bus.subjects.room(), bytes::Bytes::new()).await,
+        State::AwaitingClient => hand_over::tell_standing(door, &row, at),
+        State::Running
+        | State::InDoubt
+        | State::Succeeded
+        | State::Failed
+        | State::Cancelled
+        | State::Expired => {}
+    }
+    if let Some(dispatcher) = tell {
+        news::tell_waiters(door, dispatcher, call).await;
+    }
+    replay::as_it_stands(door, call, tenant, false).await
+}
+
+/// Why the decision does not count, for whoever made it.
+fn refused(verdict: &RulingVerdict) -> Refusal {
+    let conflict = |what| Refusal::new(Code::Conflict, what);
+    match verdict {
+        RulingVerdict::Decided { .. } | RulingVerdict::NotFound => Refusal::not_found(),
+        RulingVerdict::OtherArguments => conflict(Message::fixed(
+            "args_hash is not that of the call's arguments as the tool gets them: look at the call again, and decide about what it says",
+            "args_hash 与该工具得到的参数不符：请重新查看这次调用，再就其内容作出决定",
+        )),
+        RulingVerdict::SamePerson => conflict(Message::fixed(
+            "this person has said yes already, and another one has to",
+            "此人已经同意，还需要另一个人同意",
+        )),
+        RulingVerdict::Submitter => conflict(Message::fixed(
+            "who submitted the call cannot be one of the two who decide about it",
+            "提交这次调用的人不能是决定它的两个人之一",
+        )),
+        RulingVerdict::Over { since } => conflict(Message::fixed(
+            "the time for a decision is over; the call expires, and nothing of it was done",
+            "作出决定的时间已过；这次调用即将过期，没有执行任何操作",
+        ))
+        .with_details(|_| json!({ "until": instant(*since) })),
+        RulingVerdict::NotWaiting {
+            state,
+            decided_by,
+            decided_at,
+        } => {
+            let what = said!(
+                "the call does not wait for a decision any more: it is {state}",
+                "这次调用已不再等待决定：状态是 {state}"
+            );
+            conflict(what).with_details(|_| {
+                json!({
+                    "state": state,
+                    "decided_by": decided_by,
+                    "decided_at": decided_at.and_then(instant),
+                })
+            })
+        }
+    }
+}
+
+fn instant(at: time::OffsetDateTime) -> Option<String> {
+    at.format(&Rfc3339).ok()
+}

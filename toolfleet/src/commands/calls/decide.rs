@@ -1,0 +1,173 @@
+//! `toolfleet calls approve` and `calls deny`.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use fleet::{
+    config::{BusArgs, StoreArgs},
+    ids::{CallId, Label},
+    store::approvals::Ruling,
+};
+use fleet_client::calls::Approving;
+use fleet_history::{
+    instant,
+    waiting::{Undecided, undecided},
+};
+
+use super::actor::user_at_host;
+use crate::commands::{
+    ask::unanswered, connect, given, json, output, plain::plain, usage::UsageError,
+};
+
+/// The fewest digits of the hash that name arguments.
+const HASH_DIGITS_MIN: usize = 8;
+
+/// What `calls approve` and `calls deny` are told.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Without --hash it shows what is to be decided, and changes nothing: docs/approvals.md. The hash says which arguments were \
+                  looked at; eight digits of it are enough.\n\
+                  Exit code 1 when the decision does not count: `conflict`, `not_found` (docs/errors)"
+)]
+pub struct Decide {
+    /// The call's id, as every envelope has it
+    call_id: CallId,
+    /// The hash that was shown with the arguments, or at least its first 8 digits
+    #[arg(long, value_name = "HEX", requires = "note")]
+    hash: Option<String>,
+    /// Why, for the history; at most 2000 characters
+    #[arg(long, value_name = "TEXT", requires = "hash")]
+    note: Option<String>,
+    /// Who decides, for the history; default: the user and the machine
+    #[arg(long = "as", value_name = "NAME")]
+    actor: Option<String>,
+    /// Decide as the caller's program, with its `awaiting.token`: the token itself, @FILE, or @- for standard input
+    #[arg(long, value_name = "TOKEN|@FILE|@-")]
+    token: Option<String>,
+    /// Whose call it is; default: as the ledger says
+    #[arg(long)]
+    tenant: Option<Label>,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    bus: BusArgs,
+    /// Print JSON: the envelope on one line; of a call that is only shown, its row of the view `waiting`
+    #[arg(long)]
+    json: bool,
+}
+
+impl Decide {
+    pub(super) async fn run(self, ruling: Ruling) -> anyhow::Result<ExitCode> {
+        let pool = connect::reader(&self.store).await?;
+        let Some(found) = undecided(&pool, self.call_id).await? else {
+            bail!(
+                "call {} does not wait for a decision; toolfleet calls explain {} says where it stands",
+                self.call_id,
+                self.call_id
+            );
+        };
+        let waiting = found.read()?;
+        let (Some(hash), Some(note)) = (&self.hash, &self.note) else {
+            let text = match self.json {
+                true => json::compact(found.json()),
+                false => shown(&waiting, ruling),
+            };
+            output::print(&text)?;
+            return Ok(ExitCode::SUCCESS);
+        };
+        let is_of =
+            hash.len() >= HASH_DIGITS_MIN && waiting.args_hash.starts_with(&hash.to_lowercase());
+        if !is_of {
+            return Err(UsageError(format!(
+                "--hash {hash} is not the hash of its arguments; look at them again: toolfleet calls {ruling} {}",
+                self.call_id
+            ))
+            .into());
+        }
+        let token = self.token.as_ref();
+        let token = token
+            .map(|token| given::bytes("--token", token))
+            .transpose()?;
+        let token = token.map(String::from_utf8).transpose();
+        let token = token.map_err(|_not_text| UsageError("--token is not text".to_owned()))?;
+        let actor = self.actor.unwrap_or_else(user_at_host);
+        let approving = Approving {
+            call_id: self.call_id,
+            token: token.as_deref().map(str::trim),
+            decision: ruling,
+            args_hash: &waiting.args_hash,
+            actor: &actor,
+            note,
+        };
+        let tenant = match self.tenant {
+            Some(tenant) => tenant,
+            None => waiting.tenant.parse()?,
+        };
+        let client = connect::client(&self.bus).await?;
+        let advice =
+            "look at the call: toolfleet calls explain says whether the decision was recorded";
+        let answer = client
+            .approve(&tenant, &approving)
+            .await
+            .map_err(|problem| unanswered(problem, advice))?;
+        output::print_text(answer.text()?, self.json)?;
+        Ok(ExitCode::from(u8::from(answer.head()?.is_refused())))
+    }
+}
+
+/// What is to be decided, for a person: exactly what will run, with every character made visible.
+fn shown(waiting: &Undecided, ruling: Ruling) -> String {
+    let (call, hash) = (waiting.call_id, &waiting.args_hash);
+    let mut lines = vec![
+        format!("call          {call}"),
+        format!(
+            "tool          {} version {}, effect {}",
+            waiting.tool, waiting.tool_version, waiting.effect
+        ),
+        format!("tenant        {}", waiting.tenant),
+    ];
+    let also = [
+        ("session", &waiting.session),
+        ("run", &waiting.run),
+        ("needs a yes", &waiting.approval_reason),
+    ];
+    for (label, value) in also {
+        if let Some(value) = value {
+            lines.push(format!("{label:<14}{}", plain(value)));
+        }
+    }
+    lines.push(format!(
+        "decides       {}, {} of {} have said yes{}",
+        waiting.approval_by,
+        waiting.approvals,
+        waiting.approvals_needed,
+        names(&waiting.approved_by)
+    ));
+    lines.push(format!("since         {}", instant(waiting.since)));
+    lines.push(format!(
+        "expires       {}, and nothing of it is done then",
+        instant(waiting.until)
+    ));
+    lines.push(format!(
+        "arguments     {}",
+        json::indented(waiting.args.get(), 14)
+    ));
+    if waiting.coercions.get() != "[]" {
+        let changes = json::indented(waiting.coercions.get(), 14);
+        lines.push(format!("corrections   {changes}"));
+    }
+    let short = &hash[..HASH_DIGITS_MIN.min(hash.len())];
+    lines.push(format!("hash          {hash}"));
+    lines.push(String::new());
+    lines.push(format!(
+        "toolfleet calls {ruling} {call} --hash {short} --note WHY"
+    ));
+    lines.join("\n")
+}
+
+fn names(approved_by: &[String]) -> String {
+    match approved_by {
+        [] => String::new(),
+        names => format!(": {}", plain(&names.join(", "))),
+    }
+}

@@ -1,0 +1,131 @@
+//! People decide about calls that wait for a yes: shown first, then decided with the hash that was shown.
+
+use serde_json::json;
+
+use crate::{
+    decisions::Where,
+    support::{folder, ledger, nats, postgres, run},
+};
+
+const TOOL: &str = "name: charge_card\nversion: 1\ndescription: Charges the card of a customer.\neffect: once\nqueue: payments\n\
+    input_schema: {type: object, properties: {amount: {type: integer}, memo: {type: string}}, required: [amount]}\n\
+    approval: {count: 2, when: [{pointer: /amount, op: gt, value: 100}], reason: Charges over 100 need the yes of two people.}\n\
+    executor: {process: {command: [sh, -c, \"cat > /dev/null; echo charged >> {charged}; echo '{\\\"done\\\": true}'\"]}}\n";
+
+#[tokio::test]
+async fn a_call_is_shown_before_it_is_decided_and_two_people_let_it_run_once() {
+    let folder = folder();
+    let postgres = postgres(folder.path(), true).await;
+    let nats = nats(folder.path()).await;
+    let here = Where {
+        database: postgres.url(),
+        nats: nats.url(),
+    };
+    fleet::store::migrate::migrate(&ledger(&here.database))
+        .await
+        .unwrap();
+    let charged = folder.path().join("charged");
+    let manifest = folder.path().join("charge_card.yaml");
+    let tool = TOOL.replace("{charged}", charged.to_str().unwrap());
+    std::fs::write(&manifest, tool).unwrap();
+    let applied = run(here.command(&["tools", "apply", manifest.to_str().unwrap()]));
+    assert_eq!(applied.code, 0, "{}", applied.err);
+    let _dispatcher = here.dispatcher();
+    let _worker = here.worker("worker-1", "payments", folder.path());
+    let charges = || std::fs::read_to_string(&charged).unwrap_or_default();
+
+    // A model wrote the number as a text, and hid something in the memo.
+    let args = "{\"amount\": \"250\", \"memo\": \"rent\u{202e}\"}";
+    let call = |key: &str| {
+        let sent = [
+            "call",
+            "charge_card",
+            "--args",
+            args,
+            "--key",
+            key,
+            "--json",
+        ];
+        let sent = run(here.command(&sent));
+        assert_eq!(sent.code, 0, "{}{}", sent.out, sent.err);
+        let accepted = sent.json();
+        assert_eq!(accepted["awaiting"]["for"], "approval", "{accepted}");
+        accepted["call_id"].as_str().unwrap().to_owned()
+    };
+    let id = call("a");
+    assert_eq!(here.reason(&id)["reason"], "awaiting_approval");
+    let shown = here.calls(0, &["approve", &id]).out;
+    for part in [
+        "charge_card version 1, effect once",
+        "Charges over 100 need the yes of two people.",
+        "operator, 0 of 2 have said yes",
+        "\"amount\": 250",
+        "rent\\u202e",
+        "corrections",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let hash = shown.split_once("--hash ").unwrap().1;
+    let hash = hash.split_whitespace().next().unwrap();
+    let waiting = here.calls(0, &["approve", &id, "--json"]).json();
+    assert!(waiting["args_hash"].as_str().unwrap().starts_with(hash));
+    assert_eq!(waiting["approvals_needed"], 2);
+
+    let decide = |code, verb, id: &str, hash: &str, who| {
+        let note = "ordered by phone";
+        let told = ["--hash", hash, "--note", note, "--as", who, "--json"];
+        here.calls(code, &[&[verb, id], told.as_slice()].concat())
+    };
+    let one = decide(0, "approve", &id, hash, "ann").json();
+    assert_eq!(one["state"], "awaiting_client", "{one}");
+    let same = decide(1, "approve", &id, hash, "Ann").json();
+    assert_eq!(same["error"]["code"], "conflict", "{same}");
+    let told = here.reason(&id);
+    let because = told["because"].as_str().unwrap();
+    assert!(because.contains("1 of 2 have said yes: ann"), "{because}");
+    for wrong in ["0000", "00000000", &hash[..4]] {
+        decide(2, "approve", &id, wrong, "bob");
+    }
+    assert_eq!(charges(), "");
+    decide(0, "approve", &id, hash, "bob");
+    let sent = [
+        "call",
+        "charge_card",
+        "--args",
+        args,
+        "--key",
+        "a",
+        "--json",
+    ];
+    let got = loop {
+        let got = run(here.command(&sent)).json();
+        if got["outcome"].is_string() {
+            break got;
+        }
+    };
+    assert_eq!(got["result"], json!({"done": true}), "{got}");
+    assert_eq!(charges(), "charged\n");
+    let over = here.calls(1, &["approve", &id]);
+    assert!(over.err.contains("calls explain"), "{}", over.err);
+    let story = here.calls(0, &["show", &id]).out;
+    for (who, why) in [("ann", "approved"), ("bob", "approved")] {
+        let said = |line: &str| {
+            line.contains(who) && line.contains(why) && line.contains("ordered by phone")
+        };
+        assert!(story.lines().any(said), "{who}: {story}");
+    }
+
+    // One no is enough.
+    let id = call("b");
+    decide(0, "approve", &id, hash, "ann");
+    let no = decide(1, "deny", &id, hash, "cyd").json();
+    assert_eq!(no["error"]["code"], "denied", "{no}");
+    let told = here.reason(&id);
+    assert_eq!(told["reason"], "denied", "{told}");
+    let because = told["because"].as_str().unwrap();
+    assert!(
+        because.contains("cyd") && because.contains("ordered by phone"),
+        "{because}"
+    );
+    assert_eq!(charges(), "charged\n");
+}
