@@ -970,6 +970,25 @@ CREATE FUNCTION toolfleet.fenced_since(call uuid) RETURNS timestamp with time zo
     GROUP BY o.call_id, o.attempt_until
 $$;
 
+CREATE FUNCTION toolfleet.fetching(calls uuid[]) RETURNS TABLE(call_id uuid, tool text, tenant text)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT c.id, o.tool, o.tenant
+    FROM unnest(fetching.calls) AS c (id)
+    LEFT JOIN LATERAL (
+        SELECT q.tool, q.tenant
+        FROM toolfleet.open_calls q
+        WHERE q.call_id = c.id AND q.state IN ('queued', 'running')
+          AND (SELECT a.leader FROM toolfleet.kept_answers a
+               WHERE a.key = toolfleet.answer_key(q.tenant, q.tool, q.tool_version, q.language, q.args_hash)) = q.call_id
+        LIMIT 1) o ON true;
+END $$;
+
 CREATE TABLE toolfleet.finished_calls (
     call_id uuid NOT NULL,
     rev integer NOT NULL,

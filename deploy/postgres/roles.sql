@@ -207,6 +207,7 @@ BEGIN
         ('rate_room',         'd'),
         ('bucket_of',         'd'),
         ('held_why',          'or'),
+        ('fetching',          'dor'),
         ('shown',             'or'),
         ('veiled',            'or'),
         ('veiled_below',      'or'),

@@ -1,8 +1,10 @@
-//! Lets calls go that follow another call, when that one is over.
+//! Lets calls go that follow another call, when they are not to get its answer: it is over, or shares none any more.
 //!
 //! What decides is where the leader's row stands: while it is open the others wait, however long it waits itself; but nobody waits for
-//! a leader that follows another call. When it is over all of them go back to their own line, and each finds out at the gate what is
-//! true now: the answer, or that the first of them fetches it, or that each has to ask. No call gets the failure of another one.
+//! a leader whose answer was purged before it came, nor where an operator has switched the cache off or lets it observe. When it is over,
+//! or is not waited for, all of them go back to their own line, and each finds out at the gate what is true now: the answer, or that the
+//! first of them fetches it, or that each has to ask. No call gets the failure of another one.
+//! A worker that does not know of such a mode yet puts them aside again; the next walk finds them.
 //! Workers ring when a leader has ended, and when they have put a call aside behind one that may have ended just before; without the
 //! bell every line is looked at each second. Needs no NATS.
 
@@ -13,6 +15,7 @@ use fleet::{
     checkpoint::{Checkpoint, reached},
     hold::Line,
     ids::CallId,
+    modes::{Brake, InterceptMode},
     store::{
         StoreError,
         followers::{self, FollowedCall, LINES},
@@ -92,9 +95,22 @@ impl Sweep {
         Ok(cursor.is_some() || !is_all)
     }
 
-    /// Hands back who follows a call that is over, the largest lines in several rounds. Whether nothing is left to move.
+    /// Whether the calls of this line wait for an answer that they are to get.
+    fn is_waited_for(&self, line: &FollowedCall) -> bool {
+        let Some(answer) = &line.fetches else {
+            return false;
+        };
+        let controls = self.registry.controls();
+        let (tool, tenant) = (&answer.tool, Some(&answer.tenant));
+        let mode = controls
+            .modes()
+            .of_brake(Brake::Cache, tool, tenant, Instant::now());
+        mode == InterceptMode::Enforce
+    }
+
+    /// Hands back who waits for no answer any more, the largest lines in several rounds. Whether nothing is left to move.
     async fn let_go(&self, lines: &[FollowedCall]) -> bool {
-        let over = lines.iter().filter(|line| !line.is_open);
+        let over = lines.iter().filter(|line| !self.is_waited_for(line));
         let over: Vec<CallId> = over.map(|line| line.leader).collect();
         let mut is_all = true;
         for some in over.chunks(LINES_AT_ONCE) {

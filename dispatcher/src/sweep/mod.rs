@@ -10,7 +10,7 @@
 //! | `release` | held calls whose turn it is | publishes them, under a new number |
 //! | `put_aside`, `handed_back` | held calls that a pause covers, or no pause any more | moves them to the line of the pause, or back to their own |
 //! | `release`, `handed_back` | held calls whose target may be probed, or whose breaker is closed | publishes a few of them, moves all of them back to their own line |
-//! | `handed_back` | held calls that follow a call which is over | moves them back to their own line |
+//! | `handed_back` | held calls that follow a call which is over, or is not to answer them any more | moves them back to their own line |
 //! | `lost_pointer` | queued calls older than a pointer takes, seldom; all of them when pointers may have been lost | publishes them again, under the same number: refused while the message is there |
 //! | `expired_waited`, `expired_soon` | queued calls whose time is over, when their waiter's timer or their dispatcher's memory says so | ends them |
 //! | `expired` | queued calls whose time is over, all others | ends them |

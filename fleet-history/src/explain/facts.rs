@@ -4,6 +4,7 @@ use fleet::{
     call::State,
     ids::CallId,
     lease::LATE,
+    modes::InterceptMode,
     obstacle::{Lack, Obstacle},
     store::server_check::Finding,
 };
@@ -42,6 +43,9 @@ pub struct Facts {
     /// The call whose answer it waits for, while that is open.
     #[serde(default)]
     pub(crate) leader: Option<LeaderFacts>,
+    /// The mode in which no answer is shared, where it follows another call.
+    #[serde(default)]
+    pub(crate) uncached: Option<UncachedFacts>,
     /// Calls of its tenant that are before it in the line, up to 10,000.
     #[serde(default)]
     pub(crate) ahead: Option<i64>,
@@ -158,11 +162,22 @@ pub(crate) struct BreakerFacts {
     pub(crate) why: Option<OpenedBy>,
 }
 
-/// A call that fetches the answer for others.
+/// A call that others follow.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct LeaderFacts {
     pub(crate) call_id: CallId,
     pub(crate) state: String,
+    /// Whether it fetches the answer for them: not after a purge.
+    pub(crate) fetches: bool,
+}
+
+/// The control that keeps a cache from answering.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct UncachedFacts {
+    pub(crate) mode: InterceptMode,
+    pub(crate) control_id: i64,
+    pub(crate) actor: String,
+    pub(crate) note: String,
 }
 
 /// What was counted when a breaker opened.

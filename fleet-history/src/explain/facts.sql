@@ -38,8 +38,17 @@ SELECT row_to_json(f)::text FROM (
                 SELECT k.target, k.state, k.forced, k.opened_at, k.open_until, k.why FROM toolfleet.breakers k
                 WHERE c.line = 'breaker/' || k.breaker_id) b) END AS breaker,
            CASE WHEN c.held AND c.line LIKE 'after/%' THEN (SELECT row_to_json(l) FROM (
-                SELECT o.call_id, CASE WHEN o.held THEN 'held' ELSE o.state END AS state FROM toolfleet.calls o
+                SELECT o.call_id, CASE WHEN o.held THEN 'held' ELSE o.state END AS state,
+                       EXISTS (SELECT FROM toolfleet.fetching(ARRAY[o.call_id]) f WHERE f.tool IS NOT NULL) AS fetches
+                FROM toolfleet.calls o
                 WHERE o.call_id = substr(c.line, 7)::uuid AND o.finished_at IS NULL) l) END AS leader,
+           -- As fleet/src/modes.rs says: a tool says more than a tenant.
+           CASE WHEN c.held AND c.line LIKE 'after/%' THEN (
+                SELECT row_to_json(m) FROM (
+                    SELECT k.setting #>> '{}' AS mode, k.control_id, k.actor, k.note FROM toolfleet.controls k
+                    WHERE k.kind = 'mode' AND k.subject = 'cache'
+                      AND c.tool = coalesce(k.tool, c.tool) AND c.tenant = coalesce(k.tenant, c.tenant)
+                    ORDER BY k.tool IS NULL, k.tenant IS NULL LIMIT 1) m WHERE m.mode <> 'enforce') END AS uncached,
            -- Another wall behind the one that holds it now.
            CASE WHEN c.held AND c.line NOT LIKE 'breaker/%' AND c.line NOT LIKE 'after/%' THEN (
                 SELECT coalesce(f.forced, CASE WHEN EXISTS (

@@ -6,28 +6,38 @@
 use sqlx::{PgPool, Row as _, postgres::PgRow};
 use uuid::Uuid;
 
-use super::{StoreError, answer::listen, read_all};
-use crate::{hold::Line, ids::CallId};
+use super::{StoreError, answer::listen, columns::parsed, read_all};
+use crate::{
+    hold::Line,
+    ids::{CallId, Label, ToolName},
+};
 
 /// A line in which calls follow another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FollowedCall {
     /// The call that they follow.
     pub leader: CallId,
-    /// Whether it waits or runs, and follows no other: then these wait for it.
-    pub is_open: bool,
+    /// Whose answer it fetches for them. `None`: it is over, or what it fetches was purged, and these wait for nothing.
+    pub fetches: Option<FetchedAnswer>,
+}
+
+/// What a leader fetches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetchedAnswer {
+    /// An answer of this tool.
+    pub tool: ToolName,
+    /// For calls of this tenant.
+    pub tenant: Label,
 }
 
 /// The most lines that one statement reads.
 pub const LINES: usize = 1_000;
 
 /// What the lines say of their leaders. The id of a call is behind the prefix; its first digit is at most f.
-///
-/// A leader that follows another call is no leader: after a purge between two looks of one call, it may follow one of its followers.
-const STANDS: &str = "SELECT l.leader, \
-        EXISTS (SELECT FROM toolfleet.open_calls o WHERE o.call_id = l.leader AND o.state IN ('queued', 'running') \
-            AND NOT (o.held AND o.line LIKE 'after/%')) AS is_open \
-     FROM lines l";
+/// Most that end are followed by none, and then nothing more is asked.
+const STANDS: &str = "SELECT f.call_id AS leader, f.tool, f.tenant \
+     FROM (SELECT array_agg(leader) AS leaders FROM lines) l CROSS JOIN LATERAL toolfleet.fetching(l.leaders) f \
+     WHERE l.leaders IS NOT NULL";
 
 /// The lines of followers behind this one, in the order of their leaders' ids, at most [`LINES`]; fewer: there are no more.
 ///
@@ -47,7 +57,7 @@ pub async fn lines_behind(
                      WHERE o.held AND o.line > w.line AND o.line < 'after/g' ORDER BY o.line LIMIT 1), w.place + 1 \
              FROM walk w WHERE w.line IS NOT NULL AND w.place < $2), \
          lines AS MATERIALIZED (SELECT substr(line, 7)::uuid AS leader FROM walk WHERE line ~ '^after/[0-9a-f-]{{36}}$') \
-         {STANDS} ORDER BY l.leader"
+         {STANDS} ORDER BY f.call_id"
     );
     let from = cursor.map_or_else(|| "after/".to_owned(), |call| Line::After(call).to_string());
     // Made of constants of this file.
@@ -82,9 +92,16 @@ fn read(rows: Result<Vec<PgRow>, sqlx::Error>) -> Result<Vec<FollowedCall>, Stor
     let doing = "look whose followers may go";
     let rows = rows.map_err(|error| StoreError::from_sqlx(doing, error))?;
     read_all(doing, &rows, |row| {
-        Ok(FollowedCall {
-            leader: CallId(row.try_get("leader")?),
-            is_open: row.try_get("is_open")?,
-        })
+        let leader = CallId(row.try_get("leader")?);
+        let is_fetching = row.try_get::<Option<&str>, _>("tool")?.is_some();
+        let fetches = if is_fetching {
+            Some(FetchedAnswer {
+                tool: parsed(row, "tool")?,
+                tenant: parsed(row, "tenant")?,
+            })
+        } else {
+            None
+        };
+        Ok(FollowedCall { leader, fetches })
     })
 }

@@ -339,11 +339,17 @@ impl FlightModel {
         s.sweep != [false; CALLS]
     }
 
+    /// Whether the kept row of its question names it.
+    pub(super) fn fetches(&self, s: &FlightState, call: u8) -> bool {
+        let row = s.ledger.kept[self.key(call)];
+        row.is_some_and(|row| row.leader == call)
+    }
+
     fn is_waited_for_in_vain(&self, s: &FlightState, leader: u8) -> bool {
         match s.ledger.calls[usize::from(leader)] {
-            // It follows another one, and maybe one of its own followers.
-            FlightRow::Open(row) => {
-                row.after.is_some() && !self.lacks(FlightMutant::FollowerIsFollowed)
+            // What it fetches was purged.
+            FlightRow::Open(_) => {
+                !self.fetches(s, leader) && !self.lacks(FlightMutant::PurgeUnseen)
             }
             FlightRow::Over(Over::Bad | Over::Dropped) => {
                 !self.lacks(FlightMutant::LeaderDeathUnseen)

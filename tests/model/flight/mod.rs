@@ -97,7 +97,7 @@ fn rules_of_flights_are_needed() {
         (FollowerChecksBeforeLock, equal, ONE_RUN),
         (RestNotRepointed, equal, ONE_RUN),
         (LeaderDeathUnseen, equal, ENDS),
-        (FollowerIsFollowed, purge, ENDS),
+        (PurgeUnseen, purge, ENDS),
         (FollowsItself, equal, ENDS),
         (FailureInherited, equal, INHERITED),
         (OldAnswerCounts, equal, FRESH),

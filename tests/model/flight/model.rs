@@ -228,7 +228,8 @@ impl Walked for FlightModel {
         *world = Renaming::first(&self.alike, world);
     }
 
-    /// Tools may answer no, always: the way on must not need a good answer, or time.
+    /// Tools may answer no, always: the way on must not need a good answer, or time. Nor may anybody need the end of a call that fetches
+    /// nothing for them: it may take as long as it likes while others are in its line.
     fn is_natural(&self, action: FlightAction, before: &FlightState) -> bool {
         use FlightAction::*;
         match action {
@@ -238,9 +239,14 @@ impl Walked for FlightModel {
             | PutAside(_)
             | AnswerCall(_)
             | ClaimCall(_)
-            | EndBadly(_)
             | LookAtLines
             | LetGo => true,
+            EndBadly(w) => match before.gates[usize::from(w)] {
+                Gate::Runs(call, _) => {
+                    self.fetches(before, call) || !properties::is_followed(before, call)
+                }
+                _ => false,
+            },
             // A sweep that takes a call from a live worker is a fault of time; from a dead one it is its duty.
             TakeFrom(call) => before
                 .ledger

@@ -173,6 +173,11 @@ fn followed(s: &FlightState) -> Vec<u8> {
     leaders
 }
 
+/// Whether another call is in the line of this one.
+pub(super) fn is_followed(s: &FlightState, call: u8) -> bool {
+    open(s).any(|row| row.after == Some(call))
+}
+
 /// Whether it holds for the calls of each question.
 fn each_key(
     model: &FlightModel,

@@ -84,8 +84,8 @@ pub(super) enum FlightMutant {
     FollowerChecksBeforeLock,
     /// The sweep lets followers go when their leader has succeeded.
     LeaderDeathUnseen,
-    /// A call in the line of one that follows another waits on.
-    FollowerIsFollowed,
+    /// The sweep lets nobody go who follows an open call, whatever the kept row says.
+    PurgeUnseen,
     /// Followers that are let go ask their tool, without another look.
     RestNotRepointed,
     /// A leader that looks again takes itself for another one.

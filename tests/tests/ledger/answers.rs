@@ -9,10 +9,12 @@ use fleet::{
         accept::NewCall,
         answers::{self, LookRow, Looked, Looking, Purge},
         complete::{Decision, EndingKind, Guard},
-        followers, stand_ins,
+        followers::{self, FetchedAnswer, FollowedCall},
+        stand_ins,
     },
 };
 use futures_util::future::join_all;
+use sqlx::PgPool;
 use tokio::task::JoinSet;
 
 use crate::support::{Ledger, Worker, end_in, ending, new_call};
@@ -68,6 +70,17 @@ pub(crate) fn answered(result: &str) -> EndingKind {
     }
 }
 
+/// The tool of these calls, with a cache.
+pub(crate) async fn apply(pool: &PgPool) {
+    sqlx::query(
+        "INSERT INTO toolfleet.tool_versions (tool, version, rev, manifest, manifest_hash, schema_hash, applied_by) \
+         VALUES ('tool', 1, 1, '{\"cache\": {\"ttl\": \"1m\"}}', '', '', 'test')",
+    )
+    .execute(pool)
+    .await
+    .unwrap();
+}
+
 /// The call has ended with the answer of this one, which its caller is told as it is shown.
 pub(crate) fn is_answer(looked: &Looked, shown: &str) -> bool {
     let Looked::Answered(answered) = looked else {
@@ -92,14 +105,15 @@ async fn one_fetches_others_follow_and_later_ones_are_answered() {
     assert!(looking.look(row(follower)).await.unwrap().is_none());
     let pool = ledger.database.pool.clone();
     let lines = followers::lines_behind(&pool, None).await.unwrap();
-    let stands: Vec<_> = lines
-        .iter()
-        .map(|line| (line.leader, line.is_open))
-        .collect();
-    assert_eq!(stands, [(leader, true)]);
+    let asked = read(1);
+    let fetches = Some(FetchedAnswer {
+        tool: asked.tool,
+        tenant: asked.tenant,
+    });
+    assert_eq!(lines, [FollowedCall { leader, fetches }]);
     ends(&ledger, &worker, leader, answered("{\"rate\":7}")).await;
     let lines = followers::lines_of(&pool, &[leader]).await.unwrap();
-    assert!(!lines[0].is_open);
+    assert_eq!(lines[0].fetches, None);
     let later = ledger.accepted(read(1)).await;
     let looked = look(&looking, later).await;
     assert!(is_answer(&looked, "{\"rate\":7}"), "{looked:?}");
@@ -334,7 +348,7 @@ async fn when_two_leaders_in_turn_have_failed_equal_calls_are_runs_of_their_own(
     assert!(matches!(look(&looking, follower).await, Looked::Follows(of) if of == first));
     ends(&ledger, &worker, first, end_in(State::Failed)).await;
     let lines = followers::lines_of(&pool, &[first]).await.unwrap();
-    assert!(!lines[0].is_open);
+    assert_eq!(lines[0].fetches, None);
     let second = ledger.accepted(read(1)).await;
     assert!(matches!(look(&looking, second).await, Looked::Leads));
     let other = ledger.accepted(read(1)).await;
@@ -374,13 +388,7 @@ async fn a_purge_takes_what_is_kept_and_what_is_being_fetched_and_is_in_the_log(
     let mut ledger = Ledger::fresh().await;
     let (worker, looking) = (ledger.worker().await, looking(&mut ledger));
     let pool = ledger.database.pool.clone();
-    sqlx::query(
-        "INSERT INTO toolfleet.tool_versions (tool, version, rev, manifest, manifest_hash, schema_hash, applied_by) \
-         VALUES ('tool', 1, 1, '{}', '', '', 'test')",
-    )
-    .execute(&pool)
-    .await
-    .unwrap();
+    apply(&pool).await;
     let other = NewCall {
         tenant: "other".parse().unwrap(),
         ..read(1)

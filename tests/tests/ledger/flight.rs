@@ -14,13 +14,14 @@ use fleet::{
         followers,
     },
 };
+use fleet_history::explain::{self, Explanation};
 use serde_json::json;
 use sqlx::PgPool;
 use tokio::task::JoinSet;
 
 use self::rules::{Leader, Seen, verdict};
 use crate::{
-    answers::{answered, ends, look, looking, read, row},
+    answers::{answered, apply, ends, look, looking, read, row},
     support::{Ledger, Worker, end_in, ending, run, until_blocked},
 };
 
@@ -248,7 +249,7 @@ async fn a_new_leader_counts_failures_as_the_model_does() {
 }
 
 /// Two messages of one call, and a purge between their looks: the first look has read that another call fetches, the second one that
-/// this one has to. So each of the two calls follows the other one, and both are let go.
+/// this one has to. So each of the two calls follows the other one, and the one that leads by now is let go.
 #[tokio::test]
 async fn calls_that_follow_each_other_are_let_go() {
     let mut ledger = Ledger::fresh().await;
@@ -295,12 +296,112 @@ async fn calls_that_follow_each_other_are_let_go() {
     let lines = followers::lines_behind(&pool, None).await.unwrap();
     let mut waits_for: Vec<_> = lines
         .iter()
-        .map(|line| (line.leader, line.is_open))
+        .map(|line| (line.leader, line.fetches.is_some()))
         .collect();
     waits_for.sort_unstable_by_key(|(call, _)| *call);
-    let mut expected = [(leader, false), (twice, false)];
+    // Which of the two lets the other one go.
+    let mut expected = [(leader, false), (twice, true)];
     expected.sort_unstable_by_key(|(call, _)| *call);
-    assert_eq!(waits_for, expected, "nobody waits for a call that follows");
+    assert_eq!(
+        waits_for, expected,
+        "nobody waits for a call that no row names"
+    );
+}
+
+/// A purge while a call is followed: whoever followed waits for nothing, whoever comes after it follows the call that fetches anew, and
+/// `explain` says which is which.
+#[tokio::test]
+async fn who_followed_before_a_purge_waits_for_nothing() {
+    let mut ledger = Ledger::fresh().await;
+    let looking = looking(&mut ledger);
+    let pool = ledger.database.pool.clone();
+    apply(&pool).await;
+    let leader = ledger.accepted(read(1)).await;
+    assert!(matches!(look(&looking, leader).await, Looked::Leads));
+    let before = ledger.accepted(read(1)).await;
+    assert!(matches!(look(&looking, before).await, Looked::Follows(of) if of == leader));
+    let fetching = async || {
+        let lines = followers::lines_behind(&pool, None).await.unwrap();
+        let fetching = lines.iter().filter(|line| line.fetches.is_some());
+        (
+            lines.len(),
+            fetching.map(|line| line.leader).collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(fetching().await, (1, vec![leader]));
+    assert_eq!(why(&pool, before).await.reason, "follows");
+    sqlx::query("DELETE FROM toolfleet.kept_answers")
+        .execute(&pool)
+        .await
+        .unwrap();
+    assert_eq!(fetching().await, (1, vec![]));
+    let goes_back = why(&pool, before).await;
+    assert_eq!(goes_back.reason, "held", "{goes_back:?}");
+    assert!(
+        goes_back.because.contains("were purged"),
+        "{}",
+        goes_back.because
+    );
+
+    let anew = ledger.accepted(read(1)).await;
+    assert!(matches!(look(&looking, anew).await, Looked::Leads));
+    let after = ledger.accepted(read(1)).await;
+    assert!(matches!(look(&looking, after).await, Looked::Follows(of) if of == anew));
+    assert_eq!(fetching().await, (2, vec![anew]));
+    assert_eq!(why(&pool, before).await.reason, "held");
+    assert_eq!(why(&pool, after).await.reason, "follows");
+}
+
+/// Where no answer is shared, `explain` does not say that a call waits for one, and says who has decided that. As `fleet::modes`
+/// says: a tool says more than a tenant.
+#[tokio::test]
+async fn who_follows_where_the_cache_is_off_is_not_said_to_get_an_answer() {
+    let mut ledger = Ledger::fresh().await;
+    let looking = looking(&mut ledger);
+    let pool = ledger.database.pool.clone();
+    apply(&pool).await;
+    for question in [1, 1] {
+        let call = ledger.accepted(read(question)).await;
+        look(&looking, call).await;
+    }
+    let line = "SELECT call_id FROM toolfleet.open_calls WHERE held";
+    let follower: uuid::Uuid = sqlx::query_scalar(line).fetch_one(&pool).await.unwrap();
+    let follower = CallId(follower);
+    let asked = read(1);
+    let (tool, tenant) = (asked.tool.as_str(), asked.tenant.as_str());
+    let steps = [
+        (None, Some("other"), "off", "follows"),
+        (None, Some(tenant), "off", "held"),
+        (Some(tool), None, "enforce", "follows"),
+        (Some(tool), Some(tenant), "observe", "held"),
+    ];
+    for (id, (tool, tenant, mode, reason)) in (900_i64..).zip(steps) {
+        sqlx::query(
+            "INSERT INTO toolfleet.live_controls (control_id, kind, subject, tool, tenant, setting, actor, note, role, set_at) \
+             VALUES ($1, 'mode', 'cache', $2, $3, to_json($4::text), 'ada', 'they are wrong', 'me', now())",
+        )
+        .bind(id)
+        .bind(tool)
+        .bind(tenant)
+        .bind(mode)
+        .execute(&pool)
+        .await
+        .unwrap();
+        let found = why(&pool, follower).await;
+        assert_eq!(
+            found.reason, reason,
+            "{tool:?} {tenant:?} {mode}: {found:?}"
+        );
+        if reason == "held" {
+            let says = format!("to {mode} (control {id}: they are wrong)");
+            assert!(found.because.contains(&says), "{}", found.because);
+        }
+    }
+}
+
+async fn why(pool: &PgPool, call: CallId) -> Explanation {
+    let facts = explain::facts(pool, call).await.unwrap();
+    explain::explain(&facts.expect("it is there").read().unwrap())
 }
 
 /// Two equal calls, and two of another question whose key comes later.

@@ -129,10 +129,35 @@ async fn whose_followers_may_go_is_read_by_the_lines_they_stand_in() {
         followers::lines_behind(&pool, None).await.unwrap();
     }
     let mut session = pool.acquire().await.unwrap();
-    let plans = plans(&mut session, "SELECT l.leader").await;
+    let plans = plans(&mut session, "toolfleet.fetching").await;
     assert_eq!(plans.len(), 2);
     for plan in &plans {
         assert!(!plan.contains("Seq Scan on open_calls"), "{plan}");
+    }
+    // What they ask the function is planned by its own settings.
+    let (body, settings): (String, Vec<String>) = sqlx::query_as(
+        "SELECT replace(substring(prosrc FROM 'RETURN QUERY(.*);'), 'fetching.calls', 'ARRAY[gen_random_uuid()]'), proconfig \
+         FROM pg_proc WHERE oid = 'toolfleet.fetching'::regproc",
+    )
+    .fetch_one(&mut *connection)
+    .await
+    .unwrap();
+    assert!(settings.contains(&"enable_seqscan=off".to_owned()));
+    run(connection, "SET enable_seqscan = off").await;
+    let explain = format!("EXPLAIN {body}");
+    let plan: Vec<String> = sqlx::query_scalar(sqlx::AssertSqlSafe(explain))
+        .fetch_all(&mut *connection)
+        .await
+        .unwrap();
+    let plan = plan.join("\n");
+    for key in [
+        "open_calls_pkey on open_calls",
+        "kept_answers_pkey on kept_answers",
+    ] {
+        assert!(
+            plan.contains(&format!("Index Scan using {key}")),
+            "{key}: {plan}"
+        );
     }
 }
 

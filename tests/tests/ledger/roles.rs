@@ -218,6 +218,7 @@ const MATRIX: &[(&str, &str)] = &[
         "SELECT toolfleet.purge_answers('charge', 'ann', 'why') WHERE false",
     ),
     ("md", "SELECT toolfleet.drop_old_answers()"),
+    ("mdor", "SELECT * FROM toolfleet.fetching('{}')"),
     ("mo", "SELECT leader FROM toolfleet.kept_answers"),
     ("m", "DELETE FROM toolfleet.kept_answers"),
     ("m", "SELECT toolfleet.answer_key('a', 'b', 1, 'en', '')"),

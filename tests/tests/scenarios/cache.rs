@@ -1,6 +1,8 @@
 //! Kept answers: equal calls are one run, over the whole fleet and whatever happens to the one that runs; an answer counts for a time,
 //! for its own tenant, tool, version and arguments, and never for a probe.
 
+mod handed_back;
+
 use std::time::Duration;
 
 use fleet::{
