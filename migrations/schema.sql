@@ -1720,13 +1720,12 @@ CREATE FUNCTION toolfleet.plain_number(value text) RETURNS text
     FROM (SELECT btrim(value, E' \t\n\r') AS text OFFSET 0) v
 $_$;
 
-CREATE FUNCTION toolfleet.purge_answers(tool text, actor text, note text, tenant text DEFAULT NULL::text, in_tenant text DEFAULT NULL::text, goes_on boolean DEFAULT false) RETURNS bigint
+CREATE FUNCTION toolfleet.purge_answers(tool text, actor text, note text, tenant text DEFAULT NULL::text, in_tenant text DEFAULT NULL::text, goes_on boolean DEFAULT false, OUT taken bigint, OUT answers bigint, OUT fetching bigint, OUT old bigint) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
     AS $_$
 #variable_conflict use_column
 DECLARE
-    n bigint;
     wrong text := CASE
         WHEN coalesce(length(btrim(purge_answers.actor)), 0) NOT BETWEEN 1 AND 200 THEN
             'actor must say who purges, in 1 to 200 characters'
@@ -1739,20 +1738,36 @@ DECLARE
             'tenant must be named: on the subject of a tenant only its own answers are purged'
         WHEN purge_answers.tenant <> purge_answers.in_tenant THEN
             'tenant is another one: on the subject of a tenant only its own answers are purged'
-        WHEN purge_answers.tool IS NULL OR NOT EXISTS (
-            SELECT FROM toolfleet.tool_versions v WHERE v.tool = purge_answers.tool) THEN 'there is no such tool' END;
+        WHEN purge_answers.tool ~ '^[a-z0-9_]{1,64}$' IS NOT TRUE THEN 'tool must name a tool'
+        WHEN NOT EXISTS (SELECT FROM toolfleet.tool_versions v WHERE v.tool = purge_answers.tool) THEN
+            'there is no tool ' || purge_answers.tool
+        WHEN NOT EXISTS (SELECT FROM toolfleet.tool_versions v WHERE v.tool = purge_answers.tool AND v.manifest #>> '{cache,ttl}' IS NOT NULL) THEN
+            'the tool ' || purge_answers.tool || ' has no cache: no answer of it is kept' END;
 BEGIN
     IF wrong IS NOT NULL THEN
         RAISE EXCEPTION '%', wrong USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    WITH gone AS (
-        DELETE FROM toolfleet.kept_answers a WHERE a.key IN (
-            SELECT k.key FROM toolfleet.kept_answers k
-            WHERE k.tool = purge_answers.tool AND (purge_answers.tenant IS NULL OR k.tenant = purge_answers.tenant)
-            ORDER BY k.key LIMIT 5000 FOR UPDATE)
-        RETURNING 1
+    WITH mine AS MATERIALIZED (
+        SELECT k FROM toolfleet.kept_answers k
+        WHERE k.tool = purge_answers.tool AND (purge_answers.tenant IS NULL OR k.tenant = purge_answers.tenant)
+        ORDER BY k.key LIMIT 1000 FOR UPDATE
+    ), said AS MATERIALIZED (
+        -- As a call is told that asks now; no call has this id.
+        SELECT (m.k).*, s.verdict, s.ended_at
+        FROM mine m
+        LEFT JOIN toolfleet.tool_versions v ON v.tool = (m.k).tool AND v.version = (m.k).version
+        CROSS JOIN LATERAL toolfleet.answer_verdict(
+            m.k, '00000000-0000-0000-0000-000000000000', coalesce(toolfleet.duration_ms(v.manifest #>> '{cache,ttl}'), 0)) s
+    ), gone AS (
+        DELETE FROM toolfleet.kept_answers a WHERE a.key = ANY(ARRAY(SELECT s.key FROM said s))
     )
-    SELECT count(*) INTO n FROM gone;
+    SELECT count(*), count(*) FILTER (WHERE s.verdict IN ('hit', 'found')), count(*) FILTER (WHERE s.verdict IN ('follow', 'alone')),
+           -- Of the last leader, which no look has found yet, or of one before.
+           count(*) FILTER (WHERE s.verdict NOT IN ('hit', 'found') AND s.keep_ms > 0 AND (
+               s.verdict = 'old' AND s.ended_at + s.keep_ms * interval '1 millisecond' > clock_timestamp()
+               OR EXISTS (SELECT FROM toolfleet.finished_calls f
+                          WHERE f.call_id = s.call_id AND f.finished_at + s.keep_ms * interval '1 millisecond' > clock_timestamp())))
+    INTO taken, answers, fetching, old FROM said s;
     IF NOT purge_answers.goes_on THEN
         WITH next AS (SELECT toolfleet.next_control_rev() AS rev)
         INSERT INTO toolfleet.control_changes (rev, change, control_id, kind, tool, tenant, setting, actor, note, role)
@@ -1760,7 +1775,6 @@ BEGIN
                session_user
         FROM next;
     END IF;
-    RETURN n;
 END $_$;
 
 CREATE FUNCTION toolfleet.quarantine(seen integer, next integer, system_identifier text, timeline integer, standing text, errors json) RETURNS TABLE(done boolean, doubted bigint)

@@ -9,7 +9,7 @@ use fleet::{
     ids::Label,
     store::{
         DecisionError, StoreError,
-        answers::{self, Purge},
+        answers::{self, Purge, Purged},
         controls::{self, ControlKind, ControlSet, NewControl, Unset, WhichControl},
     },
     wire::{code::Code, message::Message, subjects::Subjects},
@@ -190,8 +190,13 @@ async fn purge(
     let mut connection = acquired.map_err(silent).map_err(Refusal::undecided)?;
     let purged = answers::purge(&mut connection, &purge).await;
     let purged = purged.map_err(Refusal::undecided)?;
+    let Purged {
+        answers,
+        fetching,
+        old,
+    } = purged;
     Ok(Answer::json(format!(
-        "{{\"result\":\"purged\",\"answers\":{purged}}}"
+        "{{\"result\":\"purged\",\"answers\":{answers},\"fetching\":{fetching},\"old\":{old}}}"
     )))
 }
 

@@ -6,6 +6,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
+use serde::Serialize;
 use sqlx::{PgConnection, Row as _, postgres::PgRow};
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -275,22 +276,35 @@ pub struct Purge<'a> {
     pub in_tenant: Option<&'a Label>,
 }
 
-/// How many rows one step deletes at most, as the function says.
-const PURGE_STEP: u64 = 5_000;
-/// The most steps of one purge: twenty million rows.
-const PURGE_STEPS_MAX: usize = 4_000;
+/// What a purge has taken away.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Purged {
+    /// Answers that an equal call would have been given.
+    pub answers: u64,
+    /// Calls that fetch one, which nobody else is given now.
+    pub fetching: u64,
+    /// Answers whose time was over and that could have stood in where the tool fails.
+    pub old: u64,
+}
 
-/// Takes answers away, in steps; returns how many there were, with those that were being fetched. The first step writes the line of
-/// the log.
+/// How many rows one step deletes at most, as the function says.
+const PURGE_STEP: u64 = 1_000;
+/// The most steps of one purge: twenty million rows.
+const PURGE_STEPS_MAX: usize = 20_000;
+
+/// Takes answers away, in steps. The first step writes the line of the log.
 ///
 /// # Errors
 ///
 /// The ledger refuses, with a sentence that says why, or does not answer: then a part of them may be gone.
-pub async fn purge(connection: &mut PgConnection, purge: &Purge<'_>) -> Result<u64, DecisionError> {
-    let mut all = 0;
+pub async fn purge(
+    connection: &mut PgConnection,
+    purge: &Purge<'_>,
+) -> Result<Purged, DecisionError> {
+    let mut all = Purged::default();
     for step in 0..PURGE_STEPS_MAX {
         let asking = sqlx::query(
-            "SELECT toolfleet.purge_answers($1, $2, $3, tenant => $4, in_tenant => $5, goes_on => $6) AS purged",
+            "SELECT * FROM toolfleet.purge_answers($1, $2, $3, tenant => $4, in_tenant => $5, goes_on => $6)",
         )
         .bind(purge.tool)
         .bind(purge.actor)
@@ -298,12 +312,21 @@ pub async fn purge(connection: &mut PgConnection, purge: &Purge<'_>) -> Result<u
         .bind(purge.tenant)
         .bind(purge.in_tenant.map(Label::as_str))
         .bind(step > 0);
-        let purged = decide("purge answers", &mut *connection, asking, |row| {
-            Ok(row.try_get::<i64, _>("purged")?.unsigned_abs())
+        let (taken, purged) = decide("purge answers", &mut *connection, asking, |row| {
+            let count =
+                |column| Ok::<_, sqlx::Error>(row.try_get::<i64, _>(column)?.unsigned_abs());
+            let purged = Purged {
+                answers: count("answers")?,
+                fetching: count("fetching")?,
+                old: count("old")?,
+            };
+            Ok((count("taken")?, purged))
         })
         .await?;
-        all += purged;
-        if purged < PURGE_STEP {
+        all.answers += purged.answers;
+        all.fetching += purged.fetching;
+        all.old += purged.old;
+        if taken < PURGE_STEP {
             break;
         }
     }

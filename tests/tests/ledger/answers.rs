@@ -1,4 +1,4 @@
-//! Kept answers: who fetches, who follows, who is answered, and what is purged; whatever comes at the same time.
+//! Kept answers: who fetches, who follows, who is answered; whatever comes at the same time.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use fleet::{
     ids::CallId,
     store::{
         accept::NewCall,
-        answers::{self, LookRow, Looked, Looking, Purge},
+        answers::{self, LookRow, Looked, Looking},
         complete::{Decision, EndingKind, Guard},
         followers::{self, FetchedAnswer, FollowedCall},
         stand_ins,
@@ -380,88 +380,6 @@ async fn behind_an_answer_that_is_too_large_equal_calls_are_runs_of_their_own() 
     for _ in 0..3 {
         let apart = ledger.accepted(read(1)).await;
         assert!(matches!(look(&looking, apart).await, Looked::Alone));
-    }
-}
-
-#[tokio::test]
-async fn a_purge_takes_what_is_kept_and_what_is_being_fetched_and_is_in_the_log() {
-    let mut ledger = Ledger::fresh().await;
-    let (worker, looking) = (ledger.worker().await, looking(&mut ledger));
-    let pool = ledger.database.pool.clone();
-    apply(&pool).await;
-    let other = NewCall {
-        tenant: "other".parse().unwrap(),
-        ..read(1)
-    };
-    let [kept, fetched, of_other] = [
-        ledger.accepted(read(1)).await,
-        ledger.accepted(read(2)).await,
-        ledger.accepted(other).await,
-    ];
-    for call in [kept, fetched, of_other] {
-        assert!(matches!(look(&looking, call).await, Looked::Leads));
-    }
-    ends(&ledger, &worker, kept, answered("7")).await;
-    let mut connection = ledger.database.connect().await;
-    let purge = Purge {
-        tool: "tool",
-        tenant: Some("tenant"),
-        actor: "ada",
-        note: "it was wrong",
-        in_tenant: None,
-    };
-    assert_eq!(answers::purge(&mut connection, &purge).await.unwrap(), 2);
-    ends(&ledger, &worker, fetched, answered("7")).await;
-    for question in [1, 2] {
-        let next = ledger.accepted(read(question)).await;
-        assert!(
-            matches!(look(&looking, next).await, Looked::Leads),
-            "{question}"
-        );
-    }
-    let log: Vec<(String, Option<String>, String)> = sqlx::query_as(
-        "SELECT change, tenant, actor FROM toolfleet.control_log WHERE kind = 'purge'",
-    )
-    .fetch_all(&pool)
-    .await
-    .unwrap();
-    assert_eq!(
-        log,
-        [(
-            "purged".to_owned(),
-            Some("tenant".to_owned()),
-            "ada".to_owned()
-        )]
-    );
-    let tenant = "tenant".parse().unwrap();
-    for (wrong, why) in [
-        (
-            Purge {
-                tool: "absent",
-                ..purge
-            },
-            "no such tool",
-        ),
-        (Purge { note: " ", ..purge }, "note must"),
-        (
-            Purge {
-                tenant: None,
-                in_tenant: Some(&tenant),
-                ..purge
-            },
-            "tenant must be named",
-        ),
-        (
-            Purge {
-                tenant: Some("other"),
-                in_tenant: Some(&tenant),
-                ..purge
-            },
-            "tenant is another one",
-        ),
-    ] {
-        let refused = answers::purge(&mut connection, &wrong).await.unwrap_err();
-        assert!(refused.to_string().contains(why), "{refused}");
     }
 }
 

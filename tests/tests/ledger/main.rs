@@ -10,6 +10,7 @@ mod answers;
 mod differential;
 mod endings;
 mod flight;
+mod purges;
 
 mod accept;
 

@@ -475,7 +475,8 @@ async fn a_probe_never_sees_the_cache() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operator_purges_observes_and_switches_it_off() {
     let witness = Witness::start().await;
-    let fleet = Fleet::start(Spec::with([tool(&witness, "look", "")])).await;
+    let tools = [tool(&witness, "look", ""), witness.tool("charge", "once")];
+    let fleet = Fleet::start(Spec::with(tools)).await;
     let control = async |wish: Value| {
         let mut wish = wish;
         wish.as_object_mut().unwrap().extend([
@@ -489,8 +490,8 @@ async fn an_operator_purges_observes_and_switches_it_off() {
     }
     let purged = control(json!({"do": "purge", "tool": "look"})).await;
     assert_eq!(
-        (&purged["result"], &purged["answers"]),
-        (&json!("purged"), &json!(1))
+        *purged,
+        json!({"result": "purged", "answers": 1, "fetching": 0, "old": 0})
     );
     for source in ["live", "cache"] {
         assert_eq!(look(&fleet, "x").wait().await["source"], source);
@@ -515,6 +516,19 @@ async fn an_operator_purges_observes_and_switches_it_off() {
     })
     .await;
     assert_eq!(row["modes"][0]["mode"], "observe", "{row}");
+    // What has no kept answers is named.
+    for (tool, why) in [
+        ("absent", "no tool absent"),
+        (
+            "charge",
+            "tool charge has no cache: no answer of it is kept",
+        ),
+    ] {
+        let refused = control(json!({"do": "purge", "tool": tool})).await;
+        assert_eq!(refused.code(), "invalid_arguments", "{}", *refused);
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.contains(why), "{message}");
+    }
     // Of a tenant's operators, only its own.
     let wish = json!({"do": "purge", "tool": "look", "actor": "eve", "note": "mine"});
     let refused = fleet.ask("toolfleet.v1.acme.admin.control", &wish).await;

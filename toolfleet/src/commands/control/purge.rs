@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use fleet::{
     config::StoreArgs,
     ids::{Label, ToolName},
-    store::answers::{self, Purge},
+    store::answers::{self, Purge, Purged},
 };
 use serde_json::json;
 
@@ -29,7 +29,7 @@ pub struct PurgeAnswers {
     actor: String,
     #[command(flatten)]
     store: StoreArgs,
-    /// Print JSON: an object with the result and the number of answers
+    /// Print JSON: an object with the result, and the numbers of answers that counted, of calls that fetch one, and of old answers
     #[arg(long)]
     json: bool,
 }
@@ -46,21 +46,74 @@ impl PurgeAnswers {
         };
         let purged = answered(answers::purge(&mut connection, &purge).await)?;
         if self.json {
-            output::print_json(&json!({"result": "purged", "answers": purged}))?;
+            let Purged {
+                answers,
+                fetching,
+                old,
+            } = purged;
+            output::print_json(
+                &json!({"result": "purged", "answers": answers, "fetching": fetching, "old": old}),
+            )?;
         } else {
-            let whose = match &self.tenant {
-                Some(tenant) => format!(" for the tenant {tenant}"),
-                None => String::new(),
-            };
-            let answers = match purged {
-                1 => "1 answer".to_owned(),
-                some => format!("{some} answers"),
-            };
-            let tool = &self.tool;
-            output::print(&format!(
-                "{answers} of {tool}{whose} count no more, those included that were being fetched: the next call asks the tool"
-            ))?;
+            output::print(&told(&self.tool, self.tenant.as_ref(), purged))?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What was taken away, in a sentence.
+fn told(tool: &ToolName, tenant: Option<&Label>, purged: Purged) -> String {
+    let of = match tenant {
+        Some(tenant) => format!("of {tool} for the tenant {tenant}"),
+        None => format!("of {tool}"),
+    };
+    let kept = match purged.answers {
+        0 => format!("no answer {of} was kept"),
+        1 => format!("1 answer {of} counts no more"),
+        some => format!("{some} answers {of} count no more"),
+    };
+    let fetching = match purged.fetching {
+        0 => String::new(),
+        1 => "; 1 call is fetching one, which no other call gets".to_owned(),
+        some => format!("; {some} calls are fetching one each, which no other call gets"),
+    };
+    let old = match purged.old {
+        0 => String::new(),
+        1 => "; 1 answer whose time was over stands in for none any more".to_owned(),
+        some => format!("; {some} answers whose time was over stand in for none any more"),
+    };
+    format!("{kept}{fetching}{old}: the next call asks the tool")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_purge_took_away_is_told_in_numbers_and_grammar() {
+        let says = |tenant: Option<&str>, answers, fetching, old| {
+            let tool = "get_rate".parse().unwrap();
+            let tenant: Option<Label> = tenant.map(|tenant| tenant.parse().unwrap());
+            let purged = Purged {
+                answers,
+                fetching,
+                old,
+            };
+            told(&tool, tenant.as_ref(), purged)
+        };
+        assert_eq!(
+            says(None, 0, 0, 0),
+            "no answer of get_rate was kept: the next call asks the tool"
+        );
+        assert_eq!(
+            says(Some("acme"), 1, 1, 1),
+            "1 answer of get_rate for the tenant acme counts no more; 1 call is fetching one, which no other call gets; 1 answer whose \
+             time was over stands in for none any more: the next call asks the tool"
+        );
+        assert_eq!(
+            says(None, 2, 3, 4),
+            "2 answers of get_rate count no more; 3 calls are fetching one each, which no other call gets; 4 answers whose time was over \
+             stand in for none any more: the next call asks the tool"
+        );
     }
 }
