@@ -11,8 +11,8 @@ use crate::{
 /// Bytes of an answer.
 const SIZE: usize = 5_000_000;
 /// How much dearer than reading an answer its preview may be: a string without escapes is read nearly at the speed of memory, and
-/// the preview counts its characters.
-const RATIO_MAX: f64 = 12.0;
+/// the preview reads it twice and counts its characters.
+const RATIO_MAX: f64 = 4.0;
 
 /// The table; whether the budget holds.
 pub(crate) fn table(rounds: usize) -> bool {

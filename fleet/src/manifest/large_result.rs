@@ -46,8 +46,10 @@ impl Threshold {
     pub fn is_below(self, text: &str) -> bool {
         match self {
             Self::Bytes(bytes) => text.len() > bytes,
-            // No text has more tokens than bytes, so most need not be counted.
-            Self::Tokens(most) => text.len() > most && tokens(text) > most,
+            // No text has more tokens than bytes, nor fewer than a quarter of them, so few need be counted.
+            Self::Tokens(most) => {
+                text.len() > most && (text.len() / 4 > most || tokens(text) > most)
+            }
         }
     }
 
@@ -147,6 +149,8 @@ impl LargeResult {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -173,5 +177,12 @@ mod tests {
         assert!(!Threshold::Tokens(2).is_below("abcdefgh"));
         assert!(Threshold::Tokens(2).is_below("abcdefghi"));
         assert!(Threshold::Bytes(5).is_below("天气"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_need_not_be_counted_is_judged_as_if_it_were(text in "[aé天😀]{0,40}", most in 0_usize..50) {
+            prop_assert_eq!(Threshold::Tokens(most).is_below(&text), tokens(&text) > most);
+        }
     }
 }
