@@ -15,9 +15,18 @@ CREATE TABLE toolfleet.call_decisions (
     -- Of the arguments that were shown.
     args_hash bytea NOT NULL
 );
--- Whose decision it is, however the name is written: without what the door adds about the sender.
+-- What is shown of the arguments, and named by a decision: their hash, and where values of them are sensitive a salted one, from which
+-- they cannot be guessed.
+CREATE FUNCTION toolfleet.shown_hash(args_hash bytea, approval json) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT encode(CASE WHEN approval->>'salt' IS NULL THEN args_hash
+                       ELSE sha256(decode(approval->>'salt', 'hex') || args_hash) END, 'hex')
+$$;
+
+-- Whose decision it is, however the name is written: without what the door adds about the sender, and without what is not seen.
 CREATE FUNCTION toolfleet.person_of(actor text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-    SELECT lower(btrim(regexp_replace(actor, '\s*\([^()]*\)\s*$', '')))
+    SELECT lower(regexp_replace(
+        normalize(regexp_replace(actor, '(\s*\([^()]*\)\s*)+$', ''), NFKC),
+        '[\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0]+', '', 'g'))
 $$;
 
 -- One person says yes once, and may say no after that.
@@ -103,7 +112,7 @@ BEGIN
     END IF;
     wanted := (o.approval->>'count')::integer;
     SELECT count(*) INTO given FROM toolfleet.call_decisions c WHERE c.call_id = o.call_id AND c.decision = 'approve';
-    IF encode(o.args_hash, 'hex') IS DISTINCT FROM decide.args_hash THEN
+    IF toolfleet.shown_hash(o.args_hash, o.approval) IS DISTINCT FROM decide.args_hash THEN
         RETURN QUERY SELECT 'other_arguments', o.state::text, given, wanted, NULL::text, NULL::timestamptz, NULL::uuid;
         RETURN;
     END IF;
@@ -117,12 +126,12 @@ BEGIN
         RETURN QUERY SELECT 'same_person', o.state::text, given, wanted, d.actor, d.at, NULL::uuid;
         RETURN;
     END IF;
-    IF wanted > 1 AND decide.decision = 'approve' AND toolfleet.person_of(o.meta->>'principal') = toolfleet.person_of(decide.actor) THEN
+    IF wanted > 1 AND decide.decision = 'approve' AND toolfleet.person_of(o.meta->>'principal') IN (toolfleet.person_of(decide.actor), toolfleet.person_of(split_part(decide.actor, '@', 1))) THEN
         RETURN QUERY SELECT 'submitter', o.state::text, given, wanted, NULL::text, NULL::timestamptz, NULL::uuid;
         RETURN;
     END IF;
     INSERT INTO toolfleet.call_decisions (call_id, decision, actor, role, note, args_hash)
-    VALUES (o.call_id, decide.decision, decide.actor, session_user, decide.note, o.args_hash);
+    VALUES (o.call_id, decide.decision, decide.actor, session_user, decide.note, decode(decide.args_hash, 'hex'));
     IF decide.decision = 'deny' THEN
         IF o.effect_unknown AND o.effect IN ('idempotent', 'once') THEN
             -- Nothing that is decided now undoes what was lost with the writes.
@@ -187,7 +196,7 @@ CREATE FUNCTION toolfleet.require_approval() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = toolfleet, pg_temp AS $$
 BEGIN
     IF (SELECT count(*) FROM toolfleet.call_decisions d
-        WHERE d.call_id = NEW.call_id AND d.decision = 'approve' AND d.args_hash = NEW.args_hash) < (OLD.approval->>'count')::integer THEN
+        WHERE d.call_id = NEW.call_id AND d.decision = 'approve' AND d.args_hash = decode(toolfleet.shown_hash(NEW.args_hash, OLD.approval), 'hex')) < (OLD.approval->>'count')::integer THEN
         RAISE EXCEPTION 'call % waits for approval', NEW.call_id USING ERRCODE = 'check_violation';
     END IF;
     RETURN NULL;
@@ -258,7 +267,7 @@ CREATE OR REPLACE VIEW toolfleet.waiting AS
 SELECT o.call_id, o.tenant, o.tool, o.tool_version, o.effect::text AS effect, o.awaiting,
        coalesce(o.attempt_started_at, o.accepted_at) AS since, o.due_at AS until, o.session, o.run,
        CASE WHEN v.sensitive IS NULL THEN o.args ELSE toolfleet.shown(o.args, v.sensitive) END AS args,
-       encode(o.args_hash, 'hex') AS args_hash,
+       CASE WHEN o.awaiting = 'approval' THEN toolfleet.shown_hash(o.args_hash, o.approval) END AS args_hash,
        CASE WHEN o.awaiting = 'approval' THEN o.approval->>'by' END AS approval_by,
        CASE WHEN o.awaiting = 'approval' THEN (o.approval->>'count')::integer END AS approvals_needed,
        CASE WHEN o.awaiting = 'approval' THEN (

@@ -687,7 +687,7 @@ BEGIN
     END IF;
     wanted := (o.approval->>'count')::integer;
     SELECT count(*) INTO given FROM toolfleet.call_decisions c WHERE c.call_id = o.call_id AND c.decision = 'approve';
-    IF encode(o.args_hash, 'hex') IS DISTINCT FROM decide.args_hash THEN
+    IF toolfleet.shown_hash(o.args_hash, o.approval) IS DISTINCT FROM decide.args_hash THEN
         RETURN QUERY SELECT 'other_arguments', o.state::text, given, wanted, NULL::text, NULL::timestamptz, NULL::uuid;
         RETURN;
     END IF;
@@ -701,12 +701,12 @@ BEGIN
         RETURN QUERY SELECT 'same_person', o.state::text, given, wanted, d.actor, d.at, NULL::uuid;
         RETURN;
     END IF;
-    IF wanted > 1 AND decide.decision = 'approve' AND toolfleet.person_of(o.meta->>'principal') = toolfleet.person_of(decide.actor) THEN
+    IF wanted > 1 AND decide.decision = 'approve' AND toolfleet.person_of(o.meta->>'principal') IN (toolfleet.person_of(decide.actor), toolfleet.person_of(split_part(decide.actor, '@', 1))) THEN
         RETURN QUERY SELECT 'submitter', o.state::text, given, wanted, NULL::text, NULL::timestamptz, NULL::uuid;
         RETURN;
     END IF;
     INSERT INTO toolfleet.call_decisions (call_id, decision, actor, role, note, args_hash)
-    VALUES (o.call_id, decide.decision, decide.actor, session_user, decide.note, o.args_hash);
+    VALUES (o.call_id, decide.decision, decide.actor, session_user, decide.note, decode(decide.args_hash, 'hex'));
     IF decide.decision = 'deny' THEN
         IF o.effect_unknown AND o.effect IN ('idempotent', 'once') THEN
             -- Nothing that is decided now undoes what was lost with the writes.
@@ -1225,6 +1225,13 @@ CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean
     WHERE o.call_id = call
 $$;
 
+CREATE FUNCTION toolfleet.is_fetching(call uuid) RETURNS boolean
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+    SELECT EXISTS (SELECT FROM toolfleet.fetching(ARRAY[is_fetching.call]) f WHERE f.tool IS NOT NULL)
+$$;
+
 CREATE FUNCTION toolfleet.judge_breaker(b toolfleet.breaker_states, worker uuid, moment timestamp with time zone) RETURNS text
     LANGUAGE plpgsql
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -1709,7 +1716,9 @@ END $_$;
 CREATE FUNCTION toolfleet.person_of(actor text) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     AS $_$
-    SELECT lower(btrim(regexp_replace(actor, '\s*\([^()]*\)\s*$', '')))
+    SELECT lower(regexp_replace(
+        normalize(regexp_replace(actor, '(\s*\([^()]*\)\s*)+$', ''), NFKC),
+        '[\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0]+', '', 'g'))
 $_$;
 
 CREATE FUNCTION toolfleet.plain_number(value text) RETURNS text
@@ -2048,7 +2057,7 @@ CREATE FUNCTION toolfleet.require_approval() RETURNS trigger
     AS $$
 BEGIN
     IF (SELECT count(*) FROM toolfleet.call_decisions d
-        WHERE d.call_id = NEW.call_id AND d.decision = 'approve' AND d.args_hash = NEW.args_hash) < (OLD.approval->>'count')::integer THEN
+        WHERE d.call_id = NEW.call_id AND d.decision = 'approve' AND d.args_hash = decode(toolfleet.shown_hash(NEW.args_hash, OLD.approval), 'hex')) < (OLD.approval->>'count')::integer THEN
         RAISE EXCEPTION 'call % waits for approval', NEW.call_id USING ERRCODE = 'check_violation';
     END IF;
     RETURN NULL;
@@ -2326,6 +2335,13 @@ CREATE FUNCTION toolfleet.shown_control(c toolfleet.live_controls) RETURNS json
     SELECT row_to_json(shown) FROM (
         SELECT c.control_id, c.kind, c.tool, c.queue, c.tenant, c.pointer, c.value::json AS value, c.subject, c.setting, c.told,
                c.actor, c.note, c.role, c.set_at, c.expires_at) shown
+$$;
+
+CREATE FUNCTION toolfleet.shown_hash(args_hash bytea, approval json) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+    SELECT encode(CASE WHEN approval->>'salt' IS NULL THEN args_hash
+                       ELSE sha256(decode(approval->>'salt', 'hex') || args_hash) END, 'hex')
 $$;
 
 CREATE FUNCTION toolfleet.stale_answer(call uuid, max_age_ms bigint) RETURNS TABLE(age_ms bigint, result text)
@@ -3632,7 +3648,10 @@ CREATE VIEW toolfleet.waiting AS
             WHEN (v.sensitive IS NULL) THEN o.args
             ELSE toolfleet.shown(o.args, v.sensitive)
         END AS args,
-    encode(o.args_hash, 'hex'::text) AS args_hash,
+        CASE
+            WHEN (o.awaiting = 'approval'::text) THEN toolfleet.shown_hash(o.args_hash, o.approval)
+            ELSE NULL::text
+        END AS args_hash,
         CASE
             WHEN (o.awaiting = 'approval'::text) THEN (o.approval ->> 'by'::text)
             ELSE NULL::text

@@ -68,7 +68,12 @@ pub(crate) async fn by_operator(door: &Door, request: &Request<'_>) -> Result<An
     let asked: ApproveRequest = form::long(request.body, &FORM)?;
     let call = form::call_id(&asked.call_id)?;
     let actor = request.author(&asked.actor);
-    decide(door, &tenant, call, &asked, &actor).await
+    decide(door, &tenant, call, &asked, &actor).await?;
+    let row = replay::find(door, call, &tenant).await?;
+    match row.state() {
+        State::AwaitingClient => Ok(hand_over::shown_to_operator(door, &row)),
+        _ => replay::as_it_stands(door, call, &tenant, false).await,
+    }
 }
 
 /// The program of the caller decides.
@@ -99,7 +104,8 @@ pub(crate) async fn by_caller(door: &Door, request: &Request<'_>) -> Result<Answ
         "" => String::new(),
         said => format!("{said} (caller)"),
     };
-    decide(door, &tenant, call, &asked, &actor).await
+    decide(door, &tenant, call, &asked, &actor).await?;
+    replay::as_it_stands(door, call, &tenant, false).await
 }
 
 /// Whether it is the token with which the call waited, or waits, for the yes of its caller.
@@ -133,7 +139,7 @@ async fn decide(
     call: CallId,
     asked: &ApproveRequest,
     actor: &str,
-) -> Result<Answer, Refusal> {
+) -> Result<(), Refusal> {
     let approval = Approval {
         call,
         tenant: Some(tenant),
@@ -168,7 +174,7 @@ async fn decide(
     if let Some(dispatcher) = tell {
         news::tell_waiters(door, dispatcher, call).await;
     }
-    replay::as_it_stands(door, call, tenant, false).await
+    Ok(())
 }
 
 /// Why the decision does not count, for whoever made it.

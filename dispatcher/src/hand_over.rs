@@ -7,7 +7,7 @@ use fleet::{
     manifest::{ApprovalSpec, ApprovedBy},
     store::{
         accept::{AcceptedAt, FirstWait, HandOver, NewCall},
-        read::{CallRow, CallState, ToApprove},
+        read::{AwaitingCall, CallRow, CallState, ToApprove},
     },
     wire::{
         envelope::{Accepted, Awaits},
@@ -50,6 +50,7 @@ pub(crate) fn first_wait(
                 by: *by,
                 count: *count,
                 reason: reason.clone(),
+                salt: manifest.sensitive.is_some().then(ApprovalWanted::new_salt),
                 deadline_ms: millis(headers.deadline.unwrap_or(manifest.deadline)),
                 run_deadline: headers.run_deadline,
                 queue_wait_ms: manifest.max_queue_wait.map(millis),
@@ -74,7 +75,7 @@ pub(crate) fn awaited(door: &Door, call: &NewCall, at: AcceptedAt) -> Option<Awa
         FirstWait::Approval { wanted, .. } => {
             let to_approve = ToApprove {
                 wanted: ApprovalWanted::clone(wanted),
-                args_hash: hex::encode(call.args_hash),
+                args_hash: wanted.shown_hash(&call.args_hash),
             };
             (HandedAs::Revision(0), Some(to_approve))
         }
@@ -109,13 +110,15 @@ fn awaits(
         .map(|ToApprove { wanted, args_hash }| (wanted, args_hash))
         .unzip();
     let by = wanted.as_ref().map(|wanted| wanted.by);
+    // Who decides sees no sensitive values, and who sent them has them.
+    let is_open = wanted.as_ref().is_none_or(|wanted| wanted.salt.is_none());
     // Operators decide by their own rights.
     let has_token = by.is_none_or(|by| by == ApprovedBy::Caller);
     Awaits {
         whom: handed.awaiting,
         until,
         token: has_token.then(|| door.tokens.token(handed)),
-        args,
+        args: args.filter(|_| is_open),
         by,
         args_hash,
         reason: wanted.and_then(|wanted| wanted.reason),
@@ -142,6 +145,26 @@ pub(crate) fn standing(door: &Door, row: &CallRow, replayed: bool) -> Answer {
     Answer::accepted(&Accepted {
         awaiting,
         ..row.accepted(replayed)
+    })
+}
+
+/// The same for an operator, who neither runs the call nor hands anything in.
+pub(crate) fn shown_to_operator(door: &Door, row: &CallRow) -> Answer {
+    let awaiting = match &row.state {
+        CallState::Awaiting(AwaitingCall {
+            handed,
+            until,
+            approval: Some(approval),
+            ..
+        }) => Some(Awaits {
+            token: None,
+            ..awaits(door, handed, *until, None, Some(approval.clone()))
+        }),
+        _ => None,
+    };
+    Answer::accepted(&Accepted {
+        awaiting,
+        ..row.accepted(false)
     })
 }
 

@@ -151,7 +151,7 @@ async fn record(
                 "the answer cannot be stored; send a smaller one",
                 "这个结果无法保存；请发送较小的结果",
             );
-            Err(Refusal::new(Code::PayloadTooLarge, what).at("/result"))
+            Err(Refusal::of_output(Code::PayloadTooLarge, what).at("/result"))
         }
         Err(error) => Err(Refusal::unreadable(&error)),
     }
@@ -187,12 +187,14 @@ fn fits(tool: &Tool, answer: &ClientAnswer) -> Result<(), Refusal> {
             "the result has {bytes} bytes and the tool allows {limit}",
             "结果有 {bytes} 字节，而该工具最多允许 {limit} 字节"
         );
-        return Err(Refusal::new(Code::PayloadTooLarge, what).at("/result"));
+        return Err(Refusal::of_output(Code::PayloadTooLarge, what).at("/result"));
     }
     let raw = RawValue::from_string(result.clone());
     let raw = raw.map_err(|_not_json| form::mismatch(&FORM))?;
     match tool.answer_problem(&raw) {
-        Some(problem) => Err(Refusal::new(Code::InvalidArguments, problem.message).at("/result")),
+        Some(problem) => {
+            Err(Refusal::of_output(Code::InvalidArguments, problem.message).at("/result"))
+        }
         None => Ok(()),
     }
 }

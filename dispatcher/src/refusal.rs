@@ -24,6 +24,8 @@ pub(crate) struct Refusal {
 enum Why {
     /// A call: nothing was stored and nothing ran. Or a request about a call: the call stays as it is.
     Refused(Message),
+    /// What the caller's program handed in for a call: that waits on.
+    WaitsOn(Message),
     /// A request about a call that comes too early by so many milliseconds.
     TooEarly(Message, u64),
     /// The ledger did not say whether it stored the call.
@@ -35,6 +37,11 @@ enum Why {
 impl Refusal {
     pub(crate) fn new(code: Code, what: Message) -> Self {
         Self::because(code, Why::Refused(what))
+    }
+
+    /// What the caller's program handed in does not do, and its call waits on.
+    pub(crate) fn of_output(code: Code, what: Message) -> Self {
+        Self::because(code, Why::WaitsOn(what))
     }
 
     pub(crate) fn too_early(code: Code, what: Message, retry_after_ms: u64) -> Self {
@@ -93,6 +100,7 @@ impl Refusal {
         let code = self.code;
         let error = match &self.why {
             Why::Refused(what) => ErrorBody::refused(code, what, language),
+            Why::WaitsOn(what) => ErrorBody::waits_on(code, what, language),
             Why::TooEarly(what, wait_ms) => ErrorBody::too_early(code, what, *wait_ms, language),
             Why::Unconfirmed { has_key } => ErrorBody::unconfirmed(*has_key, language),
             Why::Unreadable => ErrorBody::unreadable(language),
@@ -121,7 +129,7 @@ impl Refusal {
             effect: match &self.why {
                 // The call may be in the ledger.
                 Why::Unconfirmed { .. } | Why::Unreadable => EffectKnown::Unknown,
-                Why::Refused(_) | Why::TooEarly(..) => EffectKnown::None,
+                Why::Refused(_) | Why::WaitsOn(_) | Why::TooEarly(..) => EffectKnown::None,
             },
             ..Envelope::refused(tool, error)
         }

@@ -49,6 +49,30 @@ pub struct Undecided {
     pub approved_by: Vec<String>,
 }
 
+/// What a reference in the arguments stands for, JSON: the answer of this call of the same tenant, or the part at these steps. `None`: the
+/// history has it not, or not any more.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn referent(
+    pool: &PgPool,
+    tenant: &str,
+    call: CallId,
+    steps: &[String],
+) -> Result<Option<String>, StoreError> {
+    let found: Option<Option<String>> = sqlx::query_scalar(
+        "SELECT (result #> $3::text[])::text FROM toolfleet.calls WHERE call_id = $1 AND tenant = $2",
+    )
+    .bind(call.0)
+    .bind(tenant)
+    .bind(steps)
+    .fetch_optional(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("read what arguments refer to", error))?;
+    Ok(found.flatten())
+}
+
 /// The call, if it waits for a yes.
 ///
 /// # Errors

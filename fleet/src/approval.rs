@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
+use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
 use crate::{
@@ -25,6 +26,10 @@ pub struct ApprovalWanted {
     /// What is told to who decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What is mixed into the hash that is shown, in hexadecimal digits, where arguments are sensitive: they could be guessed from a bare
+    /// one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub salt: Option<String>,
     /// How long the call may take then.
     pub deadline_ms: i64,
     /// The caller's cap on every call of its run.
@@ -40,6 +45,27 @@ pub struct ApprovalWanted {
     /// How long the program of its caller has for it, where that runs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_ms: Option<i64>,
+}
+
+impl ApprovalWanted {
+    /// Something random for [`Self::salt`].
+    pub fn new_salt() -> String {
+        let parts = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()];
+        parts.map(|part| part.simple().to_string()).concat()
+    }
+
+    /// What is shown of arguments with this hash, and named by a decision, in hexadecimal digits. `toolfleet.shown_hash` in the ledger
+    /// says the same.
+    pub fn shown_hash(&self, args_hash: &[u8; 32]) -> String {
+        let salt = self.salt.as_ref().and_then(|salt| hex::decode(salt).ok());
+        match salt {
+            None => hex::encode(args_hash),
+            Some(salt) => {
+                let salted = Sha256::new().chain_update(salt).chain_update(args_hash);
+                hex::encode(salted.finalize())
+            }
+        }
+    }
 }
 
 /// Whether a call with these arguments waits for a yes.

@@ -17,8 +17,8 @@ use crate::{form, refusal::Refusal};
 const FORM_BYTES: usize = 16 * 1024;
 
 pub(super) static FORM: Message = Message::fixed(
-    "call_id, token, and either result or error: {message, code}, perhaps with not_done",
-    "call_id, token，再加 result，或者 error: {message, code}，后者可以再加 not_done",
+    "call_id, token, and result; or error: {message, code}, and perhaps not_done: true beside it",
+    "call_id, token，再加 result；或者再加 error: {message, code}，旁边还可以有 not_done: true",
 );
 
 #[derive(Debug, Deserialize)]
@@ -68,7 +68,7 @@ fn failure(error: &ClientError) -> Result<ToolFailure, Refusal> {
             "error.message must say what went wrong",
             "error.message 必须说明出了什么错",
         );
-        return Err(Refusal::new(Code::InvalidArguments, what).at("/error/message"));
+        return Err(Refusal::of_output(Code::InvalidArguments, what).at("/error/message"));
     }
     let message = Message::verbatim(error.message.clone());
     let mut failure = ToolFailure::new(Code::ToolError, message).bounded();
@@ -78,7 +78,7 @@ fn failure(error: &ClientError) -> Result<ToolFailure, Refusal> {
                 "error.code must have 1 to 64 characters",
                 "error.code 必须有 1 到 64 个字符",
             );
-            return Err(Refusal::new(Code::InvalidArguments, what).at("/error/code"));
+            return Err(Refusal::of_output(Code::InvalidArguments, what).at("/error/code"));
         }
         failure.details = Some(json!({ "code": code }));
     }

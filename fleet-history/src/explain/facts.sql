@@ -39,7 +39,7 @@ SELECT row_to_json(f)::text FROM (
                 WHERE c.line = 'breaker/' || k.breaker_id) b) END AS breaker,
            CASE WHEN c.held AND c.line LIKE 'after/%' THEN (SELECT row_to_json(l) FROM (
                 SELECT o.call_id, CASE WHEN o.held THEN 'held' ELSE o.state END AS state,
-                       EXISTS (SELECT FROM toolfleet.fetching(ARRAY[o.call_id]) f WHERE f.tool IS NOT NULL) AS fetches
+                       toolfleet.is_fetching(o.call_id) AS fetches
                 FROM toolfleet.calls o
                 WHERE o.call_id = substr(c.line, 7)::uuid AND o.finished_at IS NULL) l) END AS leader,
            -- As fleet/src/modes.rs says: a tool says more than a tenant.

@@ -11,7 +11,7 @@ use fleet::{
         cancel::{self, Cancellation},
     },
 };
-use time::Duration;
+use time::{Duration, OffsetDateTime};
 
 use crate::support::{Ledger, approval, call_to_approve, wanted};
 
@@ -93,7 +93,11 @@ async fn a_yes_puts_the_call_into_its_line_and_begins_its_clocks() {
 #[tokio::test]
 async fn the_cap_of_a_run_holds_while_it_waits_and_after() {
     let ledger = Ledger::fresh().await;
-    let cap = time::OffsetDateTime::now_utc() + Duration::seconds(20);
+    let now: OffsetDateTime = sqlx::query_scalar("SELECT now()")
+        .fetch_one(&ledger.database.pool)
+        .await
+        .unwrap();
+    let cap = now + Duration::seconds(20);
     let needed = ApprovalWanted {
         run_deadline: Some(cap),
         ..wanted()
@@ -136,7 +140,17 @@ async fn two_different_people_decide_and_not_who_submitted_it() {
         panic!("{first:?}")
     };
     assert_eq!((state, given, needed), (State::AwaitingClient, 1, 2));
-    for again in ["ann", " Ann ", "ANN"] {
+    for again in [
+        "ann",
+        " Ann ",
+        "ANN",
+        "ann (ops)",
+        "ann (ops) (_INBOX)",
+        "ann\u{a0}",
+        "ann\u{2800}",
+        "\u{ff21}nn",
+        "ann\u{fe0f}",
+    ] {
         let verdict = ledger.rules(&approval(call, again)).await;
         assert_eq!(verdict, RulingVerdict::SamePerson, "{again}");
     }
@@ -365,17 +379,13 @@ async fn decisions_do_not_change() {
     assert!(emptied.is_err());
 }
 
-/// A thousand of each in a proof; some here.
-fn races() -> usize {
-    let races = std::env::var("TOOLFLEET_RACES").ok();
-    races.and_then(|races| races.parse().ok()).unwrap_or(40)
-}
+const RACES: usize = 200;
 
 #[tokio::test]
 async fn of_a_yes_and_a_no_at_once_one_wins_and_the_other_is_told() {
     let ledger = Ledger::fresh().await;
     let mut won = [0; 2];
-    for _ in 0..races() {
+    for _ in 0..RACES {
         let call = ledger.accepted(call_to_approve(wanted())).await;
         let (yes, no) = (approval(call, "ann"), denial(call, "bob"));
         let (yes, no) = tokio::join!(ledger.rules(&yes), ledger.rules(&no));
@@ -412,7 +422,7 @@ async fn of_a_yes_and_a_no_at_once_one_wins_and_the_other_is_told() {
 async fn of_a_yes_and_a_cancel_at_once_the_call_ends_cancelled_and_never_runs() {
     let ledger = Ledger::fresh().await;
     let mut yes_first = 0;
-    for _ in 0..races() {
+    for _ in 0..RACES {
         let call = ledger.accepted(call_to_approve(wanted())).await;
         let yes = approval(call, "ann");
         let withdrawing = Cancellation {
@@ -434,7 +444,7 @@ async fn of_a_yes_and_a_cancel_at_once_the_call_ends_cancelled_and_never_runs() 
 #[tokio::test]
 async fn the_yes_of_two_at_once_makes_one_start() {
     let ledger = Ledger::fresh().await;
-    for _ in 0..races() {
+    for _ in 0..RACES {
         let call = ledger.accepted(call_to_approve(wanted())).await;
         let before = ledger.number(call, "publish_n").await;
         let (ann, bob) = (approval(call, "ann"), approval(call, "bob"));

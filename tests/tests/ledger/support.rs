@@ -227,6 +227,7 @@ pub(crate) fn wanted() -> ApprovalWanted {
         by: ApprovedBy::Operator,
         count: 1,
         reason: None,
+        salt: None,
         deadline_ms: 600_000,
         run_deadline: None,
         queue_wait_ms: None,

@@ -370,10 +370,12 @@ async fn the_role_of_the_tools_reaches_one_function() {
             "function below(text[],text)",
             "function held_why(boolean,text)",
             "function is_fenced(uuid)",
+            "function is_fetching(uuid)",
             "function kept(json,json)",
             "function rate_base(timestamp with time zone,timestamp with time zone,timestamp with time zone,bigint,integer)",
             "function rate_of(text)",
             "function shown(json,json)",
+            "function shown_hash(bytea,json)",
             "function toolfleet_tool.succeed(uuid,uuid,json)",
             "function veiled(json,text[],text)",
             "function veiled_below(json,text[],text)",
@@ -410,17 +412,19 @@ async fn only_what_readers_need_may_be_executed_by_everybody() {
     .fetch_all(&ledger.database.pool)
     .await
     .unwrap();
-    // What the views ask; but for the first and `rate_of`, which reads what its caller may, they are pure.
+    // What the views ask; but for the first, `is_fetching` and `rate_of`, which reads what its caller may, they are pure.
     assert_eq!(
         open,
         [
             "is_fenced(uuid)",
             "below(text[],text)",
             "held_why(boolean,text)",
+            "is_fetching(uuid)",
             "kept(json,json)",
             "rate_base(timestamp with time zone,timestamp with time zone,timestamp with time zone,bigint,integer)",
             "rate_of(text)",
             "shown(json,json)",
+            "shown_hash(bytea,json)",
             "veiled(json,text[],text)",
             "veiled_below(json,text[],text)",
         ]

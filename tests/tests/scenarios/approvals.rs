@@ -15,6 +15,7 @@ use fleet_tests::{
     witness::Witness,
 };
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 const BY_OPERATOR: &str = "toolfleet.v1.default.admin.approve";
 const BY_CALLER: &str = "toolfleet.v1.default.approve";
@@ -294,6 +295,10 @@ async fn the_program_of_the_caller_gets_the_call_after_the_yes() {
     let fleet = Fleet::start(Spec::with([shell.to_owned()]).workers(0, &[])).await;
     let waits = waiting(&fleet, "shell", "a").await;
     let told = waits.says(&fleet, "approve", "ann").await;
+    // Who decides gets no token: that is for the program which runs it.
+    assert_eq!(told["state"], "awaiting_client", "{}", *told);
+    assert_eq!(told.get("awaiting"), None, "{}", *told);
+    let told = fleet.get(&json!({"call_id": waits.call})).await;
     assert_eq!(told["awaiting"]["for"], "client", "{}", *told);
     let token = told["awaiting"]["token"].as_str().unwrap();
     let output = json!({"call_id": waits.call, "token": token, "result": {"exit_code": 0}});
@@ -301,6 +306,35 @@ async fn the_program_of_the_caller_gets_the_call_after_the_yes() {
     assert_eq!(told["state"], "succeeded", "{}", *told);
     assert_eq!(told["attempts"], 1);
     invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn who_decides_learns_no_sensitive_value() {
+    let witness = Witness::start().await;
+    let tool =
+        guarded(&witness, "charge", "once", "{count: 2}") + "sensitive: {pointers: [/what]}\n";
+    let fleet = Fleet::start(Spec::with([tool])).await;
+    // Something is mended, so that its caller would be told the arguments.
+    let call = fleet.submit("charge", &json!({"args": {"what": "4711"}}));
+    let accepted = call.key("a").wait().await;
+    let waits = Waiting::of(&accepted);
+    assert_eq!(accepted["awaiting"].get("args"), None, "{}", *accepted);
+    // Whoever knows the other arguments could try all values of this one.
+    let bare = hex::encode(Sha256::digest(r#"{"what":"4711"}"#));
+    assert_ne!(waits.hash, bare);
+    let row = "SELECT args, args_hash FROM toolfleet.waiting WHERE call_id = $1";
+    let row = fleet.rows(row, waits.call).await.remove(0);
+    assert_eq!(
+        row,
+        json!({"args": {"what": "[masked]"}, "args_hash": waits.hash})
+    );
+    let first = waits.says(&fleet, "approve", "ann").await;
+    assert!(!first.first_bytes().contains("4711"), "{}", *first);
+    waits.says(&fleet, "approve", "bob").await;
+    fleet.until_state(waits.call, "succeeded").await;
+    let hashes = "SELECT DISTINCT args_hash FROM toolfleet.approvals WHERE call_id = $1";
+    let hashes = fleet.rows(hashes, waits.call).await;
+    assert_eq!(hashes, [json!({"args_hash": waits.hash})]);
 }
 
 async fn pause(fleet: &Fleet, scope: ControlScope<'_>) {

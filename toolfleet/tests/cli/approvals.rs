@@ -118,7 +118,7 @@ async fn a_call_is_shown_before_it_is_decided_and_two_people_let_it_run_once() {
     // One no is enough.
     let id = call("b");
     decide(0, "approve", &id, hash, "ann");
-    let no = decide(1, "deny", &id, hash, "cyd").json();
+    let no = decide(0, "deny", &id, hash, "cyd").json();
     assert_eq!(no["error"]["code"], "denied", "{no}");
     let told = here.reason(&id);
     assert_eq!(told["reason"], "denied", "{told}");

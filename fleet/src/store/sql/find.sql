@@ -8,7 +8,7 @@ SELECT call_id, tenant, session, tool, tool_version, rev, accepted_at, attempts,
     -- Of those alone that wait for somebody.
     awaiting, due_at, CASE WHEN state = 'awaiting_client' AND coercions IS NOT NULL THEN args::text END AS changed_args,
     CASE WHEN awaiting = 'approval' THEN approval::text END AS approval,
-    CASE WHEN awaiting = 'approval' THEN encode(args_hash, 'hex') END AS args_hash,
+    CASE WHEN awaiting = 'approval' THEN toolfleet.shown_hash(args_hash, approval) END AS args_hash,
     -- Of those alone that are over.
     NULL AS actor, NULL AS outcome, NULL AS source, NULL AS effect_known, NULL AS result, NULL AS degraded,
     NULL AS settled_by

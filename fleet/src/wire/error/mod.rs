@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use self::suggestion::Suggestion;
 use self::{
     advice::{Advice, RequestStage},
-    words::{UNCONFIRMED, UNREADABLE, known, known_at_the_door, told},
+    words::{UNCONFIRMED, UNREADABLE, WAITS_ON, known, known_at_the_door, told},
 };
 use crate::{
     call::{EffectKnown, Language},
@@ -68,6 +68,19 @@ impl ErrorBody {
             retry_after_ms: Some(retry_after_ms),
             suggestion: Suggestion::RetryLater,
             ..Self::refused(code, what, language)
+        }
+    }
+
+    /// What the caller's program handed in for a call does not do. It may have run the tool, so nothing is said of the effect.
+    pub fn waits_on(code: Code, what: &Message, language: Language) -> Self {
+        Self {
+            code,
+            message: told(&[what, &WAITS_ON], language),
+            retryable: false,
+            retry_after_ms: None,
+            suggestion: Suggestion::FixArguments,
+            path: None,
+            details: None,
         }
     }
 

@@ -1,7 +1,5 @@
 //! Decisions that do not count. The call waits on.
 
-use sha2::{Digest as _, Sha256};
-
 use super::*;
 
 #[tokio::test]

@@ -21,7 +21,6 @@ async fn quarantines(fleet: &Fleet) -> Option<i32> {
 }
 
 #[tokio::test]
-#[expect(clippy::print_stdout, reason = "it is what the test shows")]
 async fn a_yes_that_was_lost_is_not_given_again_to_a_once_call() {
     let mut cluster = Cluster::alone(true).await;
     let witness = Witness::start().await;

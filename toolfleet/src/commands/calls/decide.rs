@@ -6,13 +6,16 @@ use anyhow::bail;
 use fleet::{
     config::{BusArgs, StoreArgs},
     ids::{CallId, Label},
-    store::approvals::Ruling,
+    references,
+    store::{PgPool, approvals::Ruling},
 };
 use fleet_client::calls::Approving;
 use fleet_history::{
     instant,
-    waiting::{Undecided, undecided},
+    waiting::{Undecided, referent, undecided},
 };
+
+use serde_json::Value;
 
 use super::actor::user_at_host;
 use crate::commands::{
@@ -70,7 +73,7 @@ impl Decide {
         let (Some(hash), Some(note)) = (&self.hash, &self.note) else {
             let text = match self.json {
                 true => json::compact(found.json()),
-                false => shown(&waiting, ruling),
+                false => shown(&waiting, &referents(&pool, &waiting).await?, ruling),
             };
             output::print(&text)?;
             return Ok(ExitCode::SUCCESS);
@@ -115,8 +118,43 @@ impl Decide {
     }
 }
 
+/// How many characters of an answer that arguments refer to a person gets to see.
+const REFERENT_MAX: usize = 8_000;
+
+/// What the arguments refer to, a line for each: the tool gets the answer. Answers do not change, so the hash of the reference is one of
+/// its answer.
+async fn referents(pool: &PgPool, waiting: &Undecided) -> anyhow::Result<Vec<String>> {
+    let args: Value = serde_json::from_str(waiting.args.get())?;
+    // What is masked is none.
+    let found = references::references(&args).unwrap_or_default();
+    let mut lines = Vec::with_capacity(found.len());
+    for reference in found {
+        let Some(call) = reference.call else { continue };
+        let steps: Vec<String> = reference.path.split('/').skip(1).map(unescaped).collect();
+        let answer = referent(pool, &waiting.tenant, call, &steps).await?;
+        let answer = answer.map_or_else(
+            || "not in the history any more".to_owned(),
+            |answer| {
+                let text = json::compact(&answer);
+                match text.char_indices().nth(REFERENT_MAX) {
+                    Some((end, _)) => format!("{} ... (toolfleet calls show {call})", &text[..end]),
+                    None => text,
+                }
+            },
+        );
+        let place = plain(&reference.place);
+        lines.push(format!("refers to     {place} is {answer}, by call {call}"));
+    }
+    Ok(lines)
+}
+
+/// A step of a JSON pointer as the member's name.
+fn unescaped(step: &str) -> String {
+    step.replace("~1", "/").replace("~0", "~")
+}
+
 /// What is to be decided, for a person: exactly what will run, with every character made visible.
-fn shown(waiting: &Undecided, ruling: Ruling) -> String {
+fn shown(waiting: &Undecided, referents: &[String], ruling: Ruling) -> String {
     let (call, hash) = (waiting.call_id, &waiting.args_hash);
     let mut lines = vec![
         format!("call          {call}"),
@@ -152,6 +190,7 @@ fn shown(waiting: &Undecided, ruling: Ruling) -> String {
         "arguments     {}",
         json::indented(waiting.args.get(), 14)
     ));
+    lines.extend_from_slice(referents);
     if waiting.coercions.get() != "[]" {
         let changes = json::indented(waiting.coercions.get(), 14);
         lines.push(format!("corrections   {changes}"));
