@@ -194,6 +194,12 @@ async fn calls_of_a_value_outlast_a_pause_and_a_restart_and_new_numbers_are_for_
     }
     until_held(&fleet, "a", 3).await;
     until_held(&fleet, "b", 3).await;
+    // Else one that still runs is lost with its worker, and waits with the others.
+    let over = "SELECT count(*) FROM toolfleet.finished_calls";
+    until_within(PATIENCE, "the first of each to be over", async || {
+        (fleet.count(over).await == 2).then_some(())
+    })
+    .await;
     let lines =
         "SELECT count(DISTINCT line) FROM toolfleet.calls WHERE held AND line LIKE 'tool/look/%'";
     assert_eq!(fleet.count(lines).await, 2);
