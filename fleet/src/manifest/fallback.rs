@@ -60,6 +60,8 @@ pub enum UnfitTool {
     Writes,
     /// The fleet bounds its attempts: a place or a start time is taken with a claim, and it would have none of its own.
     Limited,
+    /// Its policy decides about calls of its own, and such a question is none.
+    Ruled,
     /// It has a fallback itself.
     FallsBack,
     /// Other workers run it: those of this tool may lack its programs, interceptors and network.
@@ -82,6 +84,9 @@ impl UnfitTool {
             }
             Self::Limited => {
                 "has a concurrency or a rate_limit, which only a call of its own can keep; name a tool without"
+            }
+            Self::Ruled => {
+                "has a policy, which decides about its own calls only; name a tool without"
             }
             Self::FallsBack => {
                 "has a fallback itself, and there is one step only; name what stands behind it"

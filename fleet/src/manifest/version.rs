@@ -17,6 +17,7 @@ use super::{
     probe::ProbeSpec,
     rate::{OnLimit, RateLimit},
     retry::RetryPolicy,
+    rules::Policy,
     sandbox::Sandbox,
     size,
     timeout::Timeout,
@@ -76,6 +77,9 @@ pub struct Manifest {
     /// What becomes of a new call that could not start at once, by `rate_limit`.
     #[serde(default, skip_serializing_if = "OnLimit::is_default")]
     pub on_limit: OnLimit,
+    /// What must, and what must not, have happened before in the run or session of a call. `None`: anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Policy>,
     /// When a failed attempt is followed by another.
     #[serde(default)]
     pub retry: RetryPolicy,
@@ -286,6 +290,8 @@ impl Manifest {
             Some(UnfitTool::Writes)
         } else if self.is_limited() {
             Some(UnfitTool::Limited)
+        } else if self.policy.is_some() {
+            Some(UnfitTool::Ruled)
         } else if self.fallback.is_some() {
             Some(UnfitTool::FallsBack)
         } else if self.queue != *queue {
@@ -295,6 +301,11 @@ impl Manifest {
         } else {
             None
         }
+    }
+
+    /// Whether its claims ask the ledger for more than the call: for a place or a start time, or what its policy says.
+    pub const fn is_judged_by_claim(&self) -> bool {
+        self.is_limited() || self.policy.is_some()
     }
 
     /// Whether a new call takes its start time at the door, or is refused.

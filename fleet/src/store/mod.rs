@@ -39,6 +39,7 @@ pub mod marks;
 pub mod migrate;
 pub mod open_counts;
 pub mod pauses;
+pub mod policies;
 pub mod postpone;
 pub mod probe;
 pub mod quarantine;

@@ -205,6 +205,25 @@ pub async fn revisions(pool: &PgPool) -> Result<Revisions, StoreError> {
     })
 }
 
+/// Which of these tools were never applied, in their order. One statement; changes nothing.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn never_applied(
+    connection: &mut PgConnection,
+    tools: impl Iterator<Item = &ToolName>,
+) -> Result<Vec<String>, StoreError> {
+    sqlx::query_scalar(
+        "SELECT n.tool FROM unnest($1::text[]) WITH ORDINALITY AS n (tool, place) \
+         WHERE NOT EXISTS (SELECT FROM toolfleet.tool_versions v WHERE v.tool = n.tool) ORDER BY n.place",
+    )
+    .bind(tools.map(ToolName::as_str).collect::<Vec<_>>())
+    .fetch_all(connection)
+    .await
+    .map_err(|error| StoreError::from_sqlx("look for tools that were never applied", error))
+}
+
 /// Numbers that move when something changes: what a process has read at the same number is still so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Revisions {

@@ -16,6 +16,7 @@ mod accept;
 mod claim;
 mod limited;
 mod places;
+mod policies;
 mod rates;
 
 mod complete;

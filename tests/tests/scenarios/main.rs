@@ -65,6 +65,8 @@ mod own_executor;
 mod own_tcp;
 
 mod interceptors;
+mod policies;
+mod policies_by_key;
 
 mod drain;
 mod upgrade;

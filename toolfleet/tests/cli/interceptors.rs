@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::support::{Ran, folder, ledger, postgres, program, run};
 
 const TOOL: &str = "name: charge\nversion: 1\ndescription: Charges an account.\neffect: once\ninterceptors: [ceiling, audit]\n\
+    policy: {after: [charge_again], never_after: [read_secrets]}\n\
     input_schema: {type: object}\nexecutor: {process: {command: [\"true\"]}}\n";
 
 /// A worker of the default queue with this interceptor.
@@ -60,6 +61,9 @@ async fn a_tool_that_no_worker_can_guard_is_told_of_and_the_interceptors_are_lis
         said.contains(&format!("{says} ceiling, audit, so its calls wait; ")),
         "{said}"
     );
+    let unknown =
+        "charge: its policy names charge_again, read_secrets, and no such tool was ever applied";
+    assert!(said.contains(unknown), "{said}");
     assert_eq!(
         ask(&["control", "interceptors", "--json"]).json(),
         json!([])

@@ -75,6 +75,8 @@ pub enum Advice {
     DoNotRepeat,
     /// The same has failed again and again.
     StopRepeating,
+    /// Another tool has to be called before.
+    CallFirst,
     /// No repetition helps.
     TellUser,
 }
@@ -177,6 +179,7 @@ impl Advice {
             | Self::LookForCall
             | Self::CheckState
             | Self::CheckAndLeave
+            | Self::CallFirst
             | Self::UseAnswer => Suggestion::CheckState,
             Self::CorrectProgram | Self::SendKey | Self::AskIfWanted | Self::TellUser => {
                 Suggestion::AskUser
@@ -199,6 +202,7 @@ impl Advice {
             | Self::TryAnew
             | Self::ChangeAnew
             | Self::AskLessAnew
+            | Self::CallFirst
             | Self::AskIfWanted => Key::New,
             Self::CheckAndLeave | Self::DoNotRepeat => Key::Never,
             Self::CorrectProgram
@@ -234,6 +238,7 @@ impl Advice {
             Self::UseAnswer => &USE_ANSWER,
             Self::DoNotRepeat => &DO_NOT_REPEAT,
             Self::StopRepeating => &STOP_REPEATING,
+            Self::CallFirst => &CALL_FIRST,
             Self::TellUser => &TELL_USER,
         }
     }
@@ -321,6 +326,11 @@ static DO_NOT_REPEAT: Message = Message::fixed(
 static STOP_REPEATING: Message = Message::fixed(
     "Do not send it again: change the arguments, do it another way, or tell the user what keeps failing.",
     "不要再发送同样的调用：请修改参数、换一种做法，或告知用户一直失败的是什么。",
+);
+static CALL_FIRST: Message = Message::fixed(
+    "Call that tool first; once it has succeeded, send this call again, with a new idempotency key if there was one: the same one repeats \
+     this answer.",
+    "请先调用那个工具，等它成功之后再次发送这次调用；如果带有幂等键，请换用新的幂等键，同一个幂等键只会得到同样的回答。",
 );
 static TELL_USER: Message = Message::fixed(
     "Tell the user; this cannot be solved by calling again.",

@@ -7,7 +7,7 @@ use fleet::{
     manifest::{Manifest, lint},
     store::{
         StoreError, retire,
-        tools::{Applied, apply, breaker_forced, fallback_unfit, named_twice},
+        tools::{Applied, apply, breaker_forced, fallback_unfit, named_twice, never_applied},
         workers,
     },
 };
@@ -71,6 +71,7 @@ impl Apply {
         if ended.is_ok() {
             name_retired(&done, &mut connection).await?;
             name_unguarded(&done, &mut connection).await?;
+            name_unknown(&done, &mut connection).await?;
         }
         if ended.is_err() && !done.is_empty() {
             output::warn("not everything was applied");
@@ -204,6 +205,25 @@ async fn name_unguarded(done: &[Done<'_>], connection: &mut PgConnection) -> any
             output::warn(&format!(
                 "{tool}: no live worker of the queue {queue} has the interceptor {names}, so its calls wait; \
                  start workers whose program adds it, and let no others pull the queue"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Reports which tools a policy names that were never applied: what is misspelt in `never_after` forbids nothing.
+async fn name_unknown(done: &[Done<'_>], connection: &mut PgConnection) -> anyhow::Result<()> {
+    for (_path, manifest, applied) in done {
+        let is_there = matches!(applied, Applied::Created | Applied::Unchanged);
+        let Some(policy) = manifest.policy.as_ref().filter(|_| is_there) else {
+            continue;
+        };
+        let named = policy.after.iter().chain(&policy.never_after);
+        let unknown = never_applied(connection, named).await?;
+        if !unknown.is_empty() {
+            let (tool, names) = (&manifest.name, unknown.join(", "));
+            output::warn(&format!(
+                "{tool}: its policy names {names}, and no such tool was ever applied; is it misspelt?"
             ));
         }
     }
