@@ -68,12 +68,11 @@ pub(crate) async fn by_operator(door: &Door, request: &Request<'_>) -> Result<An
     let asked: ApproveRequest = form::long(request.body, &FORM)?;
     let call = form::call_id(&asked.call_id)?;
     let actor = request.author(&asked.actor);
-    decide(door, &tenant, call, &asked, &actor).await?;
-    let row = replay::find(door, call, &tenant).await?;
-    match row.state() {
-        State::AwaitingClient => Ok(hand_over::shown_to_operator(door, &row)),
-        _ => replay::as_it_stands(door, call, &tenant, false).await,
+    let row = decide(door, &tenant, call, &asked, &actor).await?;
+    if row.state() == State::AwaitingClient {
+        return Ok(hand_over::shown_to_operator(door, &row));
     }
+    replay::as_it_stands(door, call, &tenant, false).await
 }
 
 /// The program of the caller decides.
@@ -133,13 +132,14 @@ fn is_its_token(door: &Door, row: &CallRow, token: &str) -> bool {
     }
 }
 
+/// Records the decision, tells everybody, and returns the call as it stood right after it.
 async fn decide(
     door: &Door,
     tenant: &Label,
     call: CallId,
     asked: &ApproveRequest,
     actor: &str,
-) -> Result<(), Refusal> {
+) -> Result<CallRow, Refusal> {
     let approval = Approval {
         call,
         tenant: Some(tenant),
@@ -174,7 +174,7 @@ async fn decide(
     if let Some(dispatcher) = tell {
         news::tell_waiters(door, dispatcher, call).await;
     }
-    Ok(())
+    Ok(row)
 }
 
 /// Why the decision does not count, for whoever made it.
@@ -183,8 +183,8 @@ fn refused(verdict: &RulingVerdict) -> Refusal {
     match verdict {
         RulingVerdict::Decided { .. } | RulingVerdict::NotFound => Refusal::not_found(),
         RulingVerdict::OtherArguments => conflict(Message::fixed(
-            "args_hash is not that of the call's arguments as the tool gets them: look at the call again, and decide about what it says",
-            "args_hash 与该工具得到的参数不符：请重新查看这次调用，再就其内容作出决定",
+            "args_hash is not the one that was shown with the call's arguments: look at the call again, and decide about what it says",
+            "args_hash 与这次调用的参数一同显示的值不符：请重新查看这次调用，再就其内容作出决定",
         )),
         RulingVerdict::SamePerson => conflict(Message::fixed(
             "this person has said yes already, and another one has to",

@@ -65,7 +65,7 @@ pub struct Approving<'a> {
     pub token: Option<&'a str>,
     /// What is decided.
     pub decision: Ruling,
-    /// SHA-256 of the arguments that were shown, in hexadecimal digits.
+    /// The `args_hash` that was shown with the arguments.
     pub args_hash: &'a str,
     /// The author.
     pub actor: &'a str,

@@ -169,3 +169,53 @@ impl Condition {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Where something is wrong.
+    fn wrong(spec: &Value) -> Vec<String> {
+        let spec: ApprovalSpec = serde_json::from_value(spec.clone()).unwrap();
+        let mut problems = Problems::default();
+        spec.check(&mut problems);
+        problems.found.into_iter().map(|one| one.path).collect()
+    }
+
+    #[test]
+    fn what_nobody_could_decide_by_is_refused_where_it_stands() {
+        let when =
+            |op: &str, value: Value| json!({"when": [{"pointer": "/a", "op": op, "value": value}]});
+        let many: Vec<u32> = (0..10_000).collect();
+        for (spec, path) in [
+            (json!({"count": 3}), "/approval/count"),
+            (json!({"count": 0}), "/approval/count"),
+            (json!({"count": 2, "by": "caller"}), "/approval/count"),
+            (json!({"expires": "169h"}), "/approval/expires"),
+            (json!({"expires": "999ms"}), "/approval/expires"),
+            (json!({"reason": " "}), "/approval/reason"),
+            (json!({"reason": "x".repeat(201)}), "/approval/reason"),
+            (json!({"reason": "a\u{202e}b"}), "/approval/reason"),
+            (when("in", json!(many)), "/approval/when/0/value"),
+            (when("in", json!([])), "/approval/when/0/value"),
+            (when("in", json!(1)), "/approval/when/0/value"),
+            (when("gt", json!("1")), "/approval/when/0/value"),
+            (
+                json!({"when": [{"pointer": "a", "op": "eq", "value": 1}]}),
+                "/approval/when/0/pointer",
+            ),
+        ] {
+            assert_eq!(wrong(&spec), [path], "{spec}");
+        }
+        for fine in [
+            json!({}),
+            json!({"count": 2, "expires": "168h"}),
+            when("eq", json!(null)),
+            when("le", json!(1.5)),
+        ] {
+            assert_eq!(wrong(&fine), [""; 0], "{fine}");
+        }
+    }
+}

@@ -29,7 +29,7 @@ pub struct Approval<'a> {
     pub tenant: Option<&'a Label>,
     /// What is decided.
     pub ruling: Ruling,
-    /// SHA-256 of the arguments that were shown, in hexadecimal digits.
+    /// The hash that was shown with the arguments.
     pub args_hash: &'a str,
     /// The author.
     pub actor: &'a str,

@@ -110,7 +110,7 @@ pub struct AwaitingCall {
 pub struct ToApprove {
     /// Who decides.
     pub wanted: ApprovalWanted,
-    /// SHA-256 of its arguments, in hexadecimal digits: what is decided about.
+    /// What a decision names: [`ApprovalWanted::shown_hash`] of its arguments.
     pub args_hash: String,
 }
 

@@ -52,7 +52,7 @@ pub struct Awaits {
     /// Who may decide, where it waits for a yes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<ApprovedBy>,
-    /// SHA-256 of the arguments as the tool gets them, which a decision names.
+    /// What a decision names: [`crate::approval::ApprovalWanted::shown_hash`] of its arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args_hash: Option<String>,
     /// What the tool's manifest says to who decides.

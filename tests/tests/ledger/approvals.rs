@@ -129,6 +129,10 @@ async fn two_different_people_decide_and_not_who_submitted_it() {
         ledger.rules(&approval(call, " eve")).await,
         RulingVerdict::Submitter
     );
+    assert_eq!(
+        ledger.rules(&approval(call, "eve@host")).await,
+        RulingVerdict::Submitter
+    );
     let first = ledger.rules(&approval(call, "ann")).await;
     let RulingVerdict::Decided {
         state,

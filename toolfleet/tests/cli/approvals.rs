@@ -8,7 +8,7 @@ use crate::{
 };
 
 const TOOL: &str = "name: charge_card\nversion: 1\ndescription: Charges the card of a customer.\neffect: once\nqueue: payments\n\
-    input_schema: {type: object, properties: {amount: {type: integer}, memo: {type: string}}, required: [amount]}\n\
+    input_schema: {type: object, properties: {amount: {type: integer}, memo: {type: string}, like: {}}, required: [amount]}\n\
     approval: {count: 2, when: [{pointer: /amount, op: gt, value: 100}], reason: Charges over 100 need the yes of two people.}\n\
     executor: {process: {command: [sh, -c, \"cat > /dev/null; echo charged >> {charged}; echo '{\\\"done\\\": true}'\"]}}\n";
 
@@ -114,6 +114,23 @@ async fn a_call_is_shown_before_it_is_decided_and_two_people_let_it_run_once() {
         };
         assert!(story.lines().any(said), "{who}: {story}");
     }
+
+    // What stands behind a reference is shown as well.
+    let like = format!("{{\"amount\": 200, \"like\": {{\"$result\": \"{id}\"}}}}");
+    let sent = [
+        "call",
+        "charge_card",
+        "--args",
+        &like,
+        "--key",
+        "c",
+        "--json",
+    ];
+    let other = run(here.command(&sent)).json();
+    let other = other["call_id"].as_str().unwrap();
+    let shown = here.calls(0, &["approve", other]).out;
+    let line = format!("/like is {{\"done\":true}}, by call {id}");
+    assert!(shown.contains(&line), "{shown}");
 
     // One no is enough.
     let id = call("b");
