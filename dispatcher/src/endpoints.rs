@@ -6,7 +6,7 @@ use fleet::wire::subjects::Subjects;
 
 use crate::{
     accept, answer::Answer, approve, batch, cancel, control, door::Door, get, listing, output,
-    rates::Sender, refusal::Refusal, request::Request, settle, slots::RequestPermit,
+    preview, rates::Sender, refusal::Refusal, request::Request, settle, slots::RequestPermit,
 };
 
 /// A verb of the door, and its subject.
@@ -36,7 +36,7 @@ enum Handler {
 type Answering<'a> = Pin<Box<dyn Future<Output = Result<Answer, Refusal>> + Send + 'a>>;
 
 /// All of them.
-pub(crate) static ENDPOINTS: [Endpoint; 11] = [
+pub(crate) static ENDPOINTS: [Endpoint; 12] = [
     Endpoint {
         name: "call",
         subject: Subjects::call_endpoint,
@@ -95,6 +95,13 @@ pub(crate) static ENDPOINTS: [Endpoint; 11] = [
         more_at_once: 0,
         of_operators: true,
         handler: Handler::One(|door, request| Box::pin(approve::by_operator(door, request))),
+    },
+    Endpoint {
+        name: "admin-preview",
+        subject: Subjects::admin_preview_endpoint,
+        more_at_once: 0,
+        of_operators: true,
+        handler: Handler::One(|door, request| Box::pin(preview::preview(door, request))),
     },
     Endpoint {
         name: "admin-settle",
@@ -172,6 +179,7 @@ mod tests {
                 "cancel",
                 "output",
                 "admin-approve",
+                "admin-preview",
                 "admin-settle",
                 "admin-control",
                 "admin-control-all"

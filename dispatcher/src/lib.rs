@@ -10,7 +10,8 @@
 //! - `waiters` are the callers that wait, `expiry` knows which calls expire soon, `answer` and `refusal` are what callers get,
 //!   `respond` sends it;
 //! - the other verbs: `batch` brings many calls to the same door, `get`, `listing`, `cancel`, `settle`, `output` and `control` read a short
-//!   `form`; `news` publishes what they decide;
+//!   `form`; `preview` asks another tool before somebody decides, with the arguments that `question` makes of a template, as the sweep's
+//!   probes do; `news` publishes what they decide;
 //! - `sweep` runs beside all of this and finds what was lost.
 
 mod config;
@@ -64,6 +65,7 @@ mod batch;
 mod form;
 mod get;
 mod listing;
+mod preview;
 
 mod cancel;
 mod control;
@@ -71,6 +73,7 @@ mod output;
 mod settle;
 
 mod news;
+mod question;
 
 // Lost calls are found.
 mod sweep;

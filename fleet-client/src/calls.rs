@@ -127,6 +127,11 @@ struct TakingBack<'a> {
 }
 
 #[derive(Serialize)]
+struct Looking {
+    call_id: CallId,
+}
+
+#[derive(Serialize)]
 struct Asked {
     format: Format,
 }
@@ -255,6 +260,19 @@ impl FleetClient {
             None => self.subjects().admin_approve(tenant),
         };
         self.ask(Question::new(subject, body(approving))).await
+    }
+
+    /// Has the tool asked that is to be seen before somebody decides about a call.
+    ///
+    /// The answer is `{"call_id", "preview"}`, or a refusal. Safe to repeat: it is asked once within a minute, and nothing else of the call moves.
+    ///
+    /// # Errors
+    ///
+    /// [`FleetClient::ask`].
+    pub async fn preview(&self, tenant: &Label, call: CallId) -> Result<Answer, AskError> {
+        let subject = self.subjects().admin_preview(tenant);
+        self.ask(Question::new(subject, body(&Looking { call_id: call })))
+            .await
     }
 
     /// Records what a call in doubt turned out to be. Safe to repeat: the same finding is recognised.

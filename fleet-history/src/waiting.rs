@@ -47,6 +47,8 @@ pub struct Undecided {
     pub coercions: Box<RawValue>,
     /// Who has said yes.
     pub approved_by: Vec<String>,
+    /// The tool that is asked for who decides, as the newest version of the call's tool has it.
+    pub preview_tool: Option<String>,
 }
 
 /// What a reference in the arguments stands for, JSON: the answer of this call of the same tenant, or the part at these steps. `None`: the
@@ -83,7 +85,9 @@ pub async fn undecided(pool: &PgPool, call: CallId) -> Result<Option<Row<Undecid
         "SELECT row_to_json(listed)::text FROM ( \
              SELECT w.*, c.coercions, \
                     ARRAY(SELECT d.actor FROM toolfleet.approvals d \
-                          WHERE d.call_id = w.call_id AND d.decision = 'approve' ORDER BY d.at) AS approved_by \
+                          WHERE d.call_id = w.call_id AND d.decision = 'approve' ORDER BY d.at) AS approved_by, \
+                    (SELECT t.manifest->'approval'->'preview'->>'tool' FROM toolfleet.tools t \
+                     WHERE t.tool = w.tool ORDER BY t.version DESC LIMIT 1) AS preview_tool \
              FROM toolfleet.waiting w JOIN toolfleet.calls c USING (call_id) \
              WHERE w.call_id = $1 AND w.awaiting = 'approval') listed",
     )

@@ -23,7 +23,17 @@ pub fn is_invisible(before: Option<char>, character: char) -> bool {
     }
 }
 
-/// The first such character of a text.
+/// Whether this character looks like a space and is another one: two texts that look alike are not the same then.
+///
+/// Such blanks are a part of writing in many languages, so no text is refused for one.
+pub const fn is_other_blank(character: char) -> bool {
+    matches!(
+        character,
+        '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}'
+    )
+}
+
+/// The first character that is not seen of a text.
 pub fn first_invisible(text: &str) -> Option<char> {
     let mut before = None;
     text.chars()

@@ -70,20 +70,11 @@ pub fn pause(call: CallId, probes: u32) -> Duration {
     delay::after_attempt(&policy, call, probes.clamp(1, PROBES_MAX))
 }
 
-/// The arguments of the probe.
+/// The arguments that a template comes to for a call: of its probe, of its preview, or of the tool that is asked in its place.
 ///
 /// # Errors
 ///
 /// A sentence: a template cannot be read, or uses a value that the call does not have.
-pub fn arguments(spec: &ProbeSpec, subject: &Subject) -> Result<Value, String> {
-    filled(&spec.args, subject)
-}
-
-/// The arguments that a template comes to for a call: of its probe, or of the tool that is asked in its place.
-///
-/// # Errors
-///
-/// A sentence: as of [`arguments()`].
 pub fn filled(template: &Value, subject: &Subject) -> Result<Value, String> {
     let environment = environment();
     let terms = terms(subject, Term::from(()), Term::from(()));

@@ -29,24 +29,31 @@ impl Sensitive {
     pub fn kept(&self, text: &str) -> Option<String> {
         match self.mode {
             SensitiveMode::Mask => None,
-            SensitiveMode::Omit => Some(match serde_json::from_str::<Value>(text) {
-                Ok(mut value) => {
-                    for pointer in &self.pointers {
-                        let segments: Vec<String> =
-                            pointer.split('/').skip(1).map(unescaped).collect();
-                        omit(&mut value, &segments);
-                    }
-                    // Where many small values are left out, the marks for them could be many times larger.
-                    let kept = value.to_string();
-                    if kept.len() > 2 * text.len() + OMITTED.len() {
-                        omitted()
-                    } else {
-                        kept
-                    }
-                }
-                // The places of sensitive values in it are unknown.
-                Err(_unreadable) => omitted(),
-            }),
+            SensitiveMode::Omit => Some(self.without(text, OMITTED)),
+        }
+    }
+
+    /// What people may see of arguments or an answer. JSON text; numbers stay as they are written.
+    pub fn masked(&self, text: &str) -> String {
+        self.without(text, MASKED)
+    }
+
+    /// The JSON with this text in the place of each sensitive value.
+    fn without(&self, text: &str, mark: &str) -> String {
+        // The places of sensitive values in it are unknown.
+        let Ok(mut value) = serde_json::from_str::<Value>(text) else {
+            return Value::from(mark).to_string();
+        };
+        for pointer in &self.pointers {
+            let segments: Vec<String> = pointer.split('/').skip(1).map(unescaped).collect();
+            put_mark(&mut value, &segments, mark);
+        }
+        // Where many small values are left out, the marks for them could be many times larger.
+        let kept = value.to_string();
+        if kept.len() > 2 * text.len() + mark.len() {
+            Value::from(mark).to_string()
+        } else {
+            kept
         }
     }
 
@@ -96,25 +103,21 @@ fn find(value: &Value, segments: &[String], texts: &mut Vec<String>) {
     }
 }
 
-fn omitted() -> String {
-    Value::from(OMITTED).to_string()
-}
-
-fn omit(value: &mut Value, segments: &[String]) {
+fn put_mark(value: &mut Value, segments: &[String], mark: &str) {
     let Some((first, rest)) = segments.split_first() else {
-        *value = Value::from(OMITTED);
+        *value = Value::from(mark);
         return;
     };
     match value {
         Value::Object(members) => members
             .iter_mut()
             .filter(|(name, _)| first == "*" || first == *name)
-            .for_each(|(_, member)| omit(member, rest)),
+            .for_each(|(_, member)| put_mark(member, rest, mark)),
         Value::Array(items) => items
             .iter_mut()
             .enumerate()
             .filter(|(index, _)| first == "*" || *first == index.to_string())
-            .for_each(|(_, item)| omit(item, rest)),
+            .for_each(|(_, item)| put_mark(item, rest, mark)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
@@ -180,6 +183,9 @@ mod tests {
         };
         assert_eq!(pairs.kept("[1,1,1,1,1,1,1,1]").unwrap(), r#""[omitted]""#);
         assert_eq!(omitting.kept("[1"), Some(r#""[omitted]""#.to_owned()));
+        let card = at(&["/card"]);
+        let masked = card.masked(r#"{"amount":1.50,"card":[4111]}"#);
+        assert_eq!(masked, r#"{"amount":1.50,"card":"[masked]"}"#);
         assert_eq!(at(&["/card"]).kept(text), None);
     }
 

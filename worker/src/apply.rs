@@ -55,9 +55,10 @@ pub(crate) async fn apply(
             Applied::Conflict => wrong.push(format!(
                 "tool {tool}: version {version} is there with other content; raise its VERSION"
             )),
-            Applied::ProbeUnfit => wrong.push(format!(
-                "tool {tool}: the tool of its probe is not applied, is no read that workers run, or needs an approval"
-            )),
+            Applied::ProbeUnfit => {
+                let why = tools::probe_unfit(manifest);
+                wrong.push(format!("tool {tool}: {why}"));
+            }
             Applied::LimitNamedTwice => {
                 let why = tools::named_twice(manifest);
                 wrong.push(format!("tool {tool}: {why}"));

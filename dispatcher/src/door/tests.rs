@@ -202,6 +202,8 @@ async fn what_the_other_verbs_are_sent_must_have_their_form() {
         ("cancel", r#"{"call_id":"7"}"#, Code::InvalidId),
         ("cancel", "[]", Code::InvalidArguments),
         ("admin-settle", r#"{"call_id":"7"}"#, Code::InvalidArguments),
+        ("admin-preview", r#"{"call_id":"7"}"#, Code::InvalidId),
+        ("admin-preview", "{}", Code::InvalidArguments),
         (
             "admin-control",
             r#"{"do":"stop","actor":"a","note":"n"}"#,

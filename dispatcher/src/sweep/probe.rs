@@ -13,21 +13,19 @@
 use std::{sync::Arc, time::Duration};
 
 use fleet::{
-    arguments::{self, Level, Limits},
+    arguments::Level,
     call::{CallOutcome, State},
-    canonical,
     checkpoint::{Checkpoint, reached},
     controls::PausedBy,
     ids::{CallId, Label},
     manifest::ProbeSpec,
     probe::{self, PROBES_MAX, ProbeFinding, Said, Subject},
     rate_key::RateKey,
-    references,
     registry::Tool,
     store::{
         DecisionError, StoreError,
         probe::{self as asked, Doubted, NewProbe, ProbeAnswer, ProbeState, Remark},
-        referents::{self, ReferentError, Turn},
+        referents::Turn,
         settle::{self, Settlement, Verdict},
     },
     telemetry::{metrics, report},
@@ -35,21 +33,17 @@ use fleet::{
 use futures_util::future::join_all;
 use serde_json::Value;
 use time::OffsetDateTime;
-use tokio::{
-    sync::Semaphore,
-    time::{Instant, timeout},
-};
+use tokio::time::Instant;
 
 use super::{Sweep, every};
 use crate::{
     arguments::{Arguments, Fitting},
     news,
+    question::{self, About, think},
 };
 
 /// How long a probe may take, with its own retries.
 const PROBE_MAX: Duration = Duration::from_secs(60);
-/// How long one evaluation of expressions may take.
-const THINK_MAX: Duration = Duration::from_secs(2);
 /// Added to a wait until a moment of Postgres's clock, so that the probe asks after it.
 const AFTER: Duration = Duration::from_millis(100);
 
@@ -131,35 +125,19 @@ impl Sweep {
         }
     }
 
-    /// What expressions see of a call in doubt, and the turn in which its arguments were read where these refer to answers. The inner
-    /// error: such an answer is not there any more, and nothing may be concluded from the rest.
+    /// What expressions see of a call in doubt, as [`question::subject`] has it.
     async fn subject(
         &self,
         doubted: &Doubted,
     ) -> Result<Result<(Subject, Option<Turn>), String>, StoreError> {
-        let mut args = read(&doubted.args).unwrap_or(Value::Null);
-        let mut turn = None;
-        if references::may_be_in_canonical(&doubted.args) {
-            let gone = || "an answer that the arguments refer to is no longer kept".to_owned();
-            let Ok(found) = references::references(&args) else {
-                return Ok(Err(gone()));
-            };
-            let tenant = doubted.tenant.as_str();
-            let turn = turn.insert(referents::turn().await);
-            match referents::put_in(turn, &self.pool, tenant, &mut args, &found).await {
-                Ok(_took) => {}
-                Err(ReferentError::None(_)) => return Ok(Err(gone())),
-                Err(ReferentError::Store(error)) => return Err(error),
-            }
-        }
-        let subject = Subject {
+        let about = About {
             call_id: doubted.call_id,
-            tool: doubted.tool.to_string(),
+            tool: &doubted.tool,
             tool_version: doubted.tool_version,
-            tenant: doubted.tenant.to_string(),
-            args,
+            tenant: &doubted.tenant,
+            args: &doubted.args,
         };
-        Ok(Ok((subject, turn)))
+        question::subject(&self.pool, &about).await
     }
 
     /// Makes a probe, if there is a question and a tool for it.
@@ -235,21 +213,7 @@ impl Sweep {
                 spec.tool
             ));
         }
-        let template = spec.clone();
-        let thinking = think(move || {
-            let _turn = turn;
-            probe::arguments(&template, &subject)
-        });
-        let args = thinking.await;
-        let args = args.ok_or("the probe's arguments take too long to compute")??;
-        // Like a caller's arguments: parsed by the door's own rules, and checked against the schema.
-        let made = canonical::to_text(&args);
-        let args = arguments::parse(made.as_bytes(), &Limits::DEFAULT)
-            .map_err(|error| format!("the probe's arguments: {}", error.message))?;
-        // Of a template or of an answer that a tool gave: neither may choose what is read.
-        if references::references(&args).map_or(true, |found| !found.is_empty()) {
-            return Err("the probe's arguments have a $result".to_owned());
-        }
+        let (made, args) = question::arguments("the probe's", &spec.args, subject, turn).await?;
         // An operator wrote the template, so only changes are made that cannot change the question.
         let level = tool.manifest.coercion_level().min(Level::Safe);
         let fitting = Fitting {
@@ -371,17 +335,6 @@ impl Sweep {
     }
 }
 
-/// Evaluates an author's expressions on a blocking thread. `None`: it takes too long.
-///
-/// The engine bounds the number of its steps and not the cost of a step. An evaluation that is given up here still ends by
-/// itself.
-async fn think<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    static AT_A_TIME: Semaphore = Semaphore::const_new(2);
-    let _turn = AT_A_TIME.acquire().await.ok()?;
-    let thinking = timeout(THINK_MAX, tokio::task::spawn_blocking(work));
-    thinking.await.ok()?.ok()
-}
-
 fn found(
     spec: &ProbeSpec,
     subject: &Subject,
@@ -403,7 +356,7 @@ fn found(
 
 /// Null stands for no text; `None`: it cannot be read.
 fn read_or_null(text: Option<String>) -> Option<Value> {
-    text.map_or(Some(Value::Null), |text| read(&text))
+    text.map_or(Some(Value::Null), |text| question::read(&text))
 }
 
 /// From when on a "no" counts; `None` while something that was started for the call may still act.
@@ -438,9 +391,4 @@ fn inconclusive(doubted: &Doubted, actor: String, why: String) -> Remark {
 /// The pause before the next probe, if another is allowed.
 fn again_after(doubted: &Doubted) -> Option<Duration> {
     (doubted.probes < PROBES_MAX).then(|| probe::pause(doubted.call_id, doubted.probes))
-}
-
-/// The ledger holds valid JSON, but it may be nested deeper than the engine accepts.
-fn read(text: &str) -> Option<Value> {
-    serde_json::from_str(text).ok()
 }

@@ -9,7 +9,7 @@ use super::{
     duration::{self, format_duration},
     problem::Problems,
 };
-use crate::{call::words, invisible::first_invisible};
+use crate::{call::words, ids::ToolName, invisible::first_invisible, probe};
 
 words! {
     /// Who may say yes.
@@ -60,6 +60,19 @@ pub struct ApprovalSpec {
     /// What is told to who decides, and to the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What is asked for who decides, and shown beside the arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preview: Option<PreviewSpec>,
+}
+
+/// The tool that is asked for who decides, and its arguments.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PreviewSpec {
+    /// A tool with effect `read`; its current version is asked.
+    pub tool: ToolName,
+    /// Its arguments, templates as a probe's.
+    pub args: Value,
 }
 
 /// A condition on an argument.
@@ -82,6 +95,7 @@ impl Default for ApprovalSpec {
             expires: Duration::from_secs(3600),
             when: Vec::new(),
             reason: None,
+            preview: None,
         }
     }
 }
@@ -95,7 +109,7 @@ impl ApprovalSpec {
     const VALUES_MAX: usize = 100;
     const REASON_CHARS_MAX: usize = 200;
 
-    pub(super) fn check(&self, problems: &mut Problems) {
+    pub(super) fn check(&self, own: &ToolName, problems: &mut Problems) {
         if !(1..=2).contains(&self.count) {
             problems.add(
                 "/approval/count",
@@ -136,6 +150,23 @@ impl ApprovalSpec {
                     "it is one line for who decides and for the model: 1 to 200 characters, all of which can be seen",
                 );
             }
+        }
+        if let Some(preview) = &self.preview {
+            preview.check(own, problems);
+        }
+    }
+}
+
+impl PreviewSpec {
+    fn check(&self, own: &ToolName, problems: &mut Problems) {
+        if self.tool == *own {
+            problems.add(
+                "/approval/preview/tool",
+                "what waits for a yes cannot be asked before it; name another tool, one with effect read",
+            );
+        }
+        for (path, sentence) in probe::unreadable_arguments(&self.args) {
+            problems.add(format!("/approval/preview{path}"), sentence);
         }
     }
 }
@@ -180,7 +211,7 @@ mod tests {
     fn wrong(spec: &Value) -> Vec<String> {
         let spec: ApprovalSpec = serde_json::from_value(spec.clone()).unwrap();
         let mut problems = Problems::default();
-        spec.check(&mut problems);
+        spec.check(&"charge".parse().unwrap(), &mut problems);
         problems.found.into_iter().map(|one| one.path).collect()
     }
 
@@ -203,6 +234,18 @@ mod tests {
             (when("in", json!(1)), "/approval/when/0/value"),
             (when("gt", json!("1")), "/approval/when/0/value"),
             (
+                json!({"preview": {"tool": "charge", "args": {}}}),
+                "/approval/preview/tool",
+            ),
+            (
+                json!({"preview": {"tool": "balance", "args": []}}),
+                "/approval/preview/args",
+            ),
+            (
+                json!({"preview": {"tool": "balance", "args": {"of": ["{{ args. }}"]}}}),
+                "/approval/preview/args/of/0",
+            ),
+            (
                 json!({"when": [{"pointer": "a", "op": "eq", "value": 1}]}),
                 "/approval/when/0/pointer",
             ),
@@ -212,6 +255,7 @@ mod tests {
         for fine in [
             json!({}),
             json!({"count": 2, "expires": "168h"}),
+            json!({"preview": {"tool": "balance", "args": {"of": "{{ args.customer }}"}}}),
             when("eq", json!(null)),
             when("le", json!(1.5)),
         ] {

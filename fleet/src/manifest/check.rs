@@ -81,7 +81,7 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
         None => {}
     }
     if let Some(approval) = &manifest.approval {
-        approval.check(&mut problems);
+        approval.check(&manifest.name, &mut problems);
     }
     if let Some(cache) = &manifest.cache {
         let (sensitive, is_limited) = (manifest.sensitive.as_ref(), manifest.is_limited());

@@ -39,7 +39,7 @@ pub mod uri_template;
 mod lint;
 
 pub use self::{
-    approval::{ApprovalSpec, ApprovedBy, Comparison, Condition},
+    approval::{ApprovalSpec, ApprovedBy, Comparison, Condition, PreviewSpec},
     breaker::{BreakerSpec, Percent, SlowSpec, WhenOpen},
     cache::CacheSpec,
     duration::{format_duration, parse_duration},

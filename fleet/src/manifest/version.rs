@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    approval::ApprovalSpec,
+    approval::{ApprovalSpec, PreviewSpec},
     breaker::{BreakerSpec, WhenOpen},
     cache::CacheSpec,
     duration,
@@ -271,9 +271,22 @@ impl Manifest {
         matches!(self.executor, ExecutorSpec::Client(_))
     }
 
-    /// Whether it may be asked about a doubt: a read that workers run, and that nobody has to agree to.
+    /// Whether it may be asked about a doubt, or before a yes: a read that workers run, and that nobody has to agree to.
     pub const fn may_probe(&self) -> bool {
-        matches!(self.effect, Effect::Read) && !self.is_run_by_client() && self.approval.is_none()
+        self.unfit_to_be_asked().is_none()
+    }
+
+    /// Why it may not; `None`: it may.
+    pub const fn unfit_to_be_asked(&self) -> Option<UnfitTool> {
+        if self.is_run_by_client() {
+            Some(UnfitTool::Client)
+        } else if self.approval.is_some() {
+            Some(UnfitTool::NeedsApproval)
+        } else if !matches!(self.effect, Effect::Read) {
+            Some(UnfitTool::Writes)
+        } else {
+            None
+        }
     }
 
     /// The argument whose values have start times of their own, a JSON pointer.
@@ -289,12 +302,8 @@ impl Manifest {
 
     /// Why the tool cannot be asked in the place of one of this queue; `None`: it can.
     pub fn unfit_to_stand_in(&self, queue: &QueueName) -> Option<UnfitTool> {
-        if self.is_run_by_client() {
-            Some(UnfitTool::Client)
-        } else if self.approval.is_some() {
-            Some(UnfitTool::NeedsApproval)
-        } else if self.effect != Effect::Read {
-            Some(UnfitTool::Writes)
+        if let Some(unfit) = self.unfit_to_be_asked() {
+            Some(unfit)
         } else if self.is_limited() {
             Some(UnfitTool::Limited)
         } else if self.fallback.is_some() {
@@ -313,13 +322,18 @@ impl Manifest {
         self.rate_limit.is_some() && self.on_limit == OnLimit::Refuse
     }
 
-    /// When it is applied among others, in ascending order: before those that name it as their fallback, and then as their probe.
+    /// The tool that is asked for who decides about its calls.
+    pub fn preview(&self) -> Option<&PreviewSpec> {
+        self.approval.as_ref()?.preview.as_ref()
+    }
+
+    /// When it is applied among others, in ascending order: before those that name it as their fallback, and then as their probe or
+    /// their preview.
     pub fn turn(&self) -> u8 {
-        let is_answered = |fallback: &FallbackSpec| fallback.tool.is_some();
-        match (&self.probe, &self.fallback) {
-            (Some(_), _) => 2,
-            (None, Some(fallback)) if is_answered(fallback) => 1,
-            (None, _) => 0,
+        if self.probe.is_some() || self.preview().is_some() {
+            2
+        } else {
+            u8::from(self.asks_another())
         }
     }
 

@@ -31,7 +31,7 @@ fn arguments_keep_their_kinds_and_their_digits() {
             "note": "{{ call.tool }} of {{ args.account }}", "depth": [{"plain": 7}], "last": "{{ args.tags[2] }}",
         });
     });
-    let filled = arguments(&spec, &subject()).unwrap();
+    let filled = filled(&spec.args, &subject()).unwrap();
     assert_eq!(
         crate::canonical::to_text(&filled),
         r#"{"cents":9007199254740993,"depth":[{"plain":7}],"key":"01935a3c-0000-7000-8000-000000000001","last":true,"note":"charge_account of a 1","rate":0.1,"tags":["x",null,true]}"#
@@ -58,7 +58,7 @@ fn what_the_call_does_not_have_is_not_asked_for() {
         "{{ nobody }}",
     ] {
         let spec = spec(|spec| spec["args"] = json!({"key": template}));
-        assert!(arguments(&spec, &subject()).is_err(), "{template}");
+        assert!(filled(&spec.args, &subject()).is_err(), "{template}");
     }
 }
 
@@ -69,7 +69,7 @@ fn a_template_in_the_arguments_of_a_call_is_only_text() {
     });
     let mut subject = subject();
     subject.args = json!({"account": "{{ key }} {% for x in range(9) %}<&"});
-    let filled = arguments(&spec, &subject).unwrap();
+    let filled = filled(&spec.args, &subject).unwrap();
     assert_eq!(filled["account"], subject.args["account"]);
     assert_eq!(filled["x"], "<{{ key }} {% for x in range(9) %}<&>");
 }
@@ -150,7 +150,7 @@ fn what_takes_for_ever_is_inconclusive() {
     let spec = self::spec(
         |spec| spec["args"] = json!({"x": "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}"}),
     );
-    assert!(arguments(&spec, &subject()).is_err());
+    assert!(filled(&spec.args, &subject()).is_err());
 }
 
 #[test]

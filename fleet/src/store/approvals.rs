@@ -4,10 +4,10 @@
 use sqlx::{PgPool, Row as _, postgres::PgRow};
 use time::OffsetDateTime;
 
-use super::{DecisionError, columns::parsed, decision::decide};
+use super::{DecisionError, StoreError, answer::listen, columns::parsed, decision::decide};
 use crate::{
     call::{State, words},
-    ids::{CallId, DispatcherId, Label},
+    ids::{CallId, DispatcherId, Label, ToolName},
 };
 
 words! {
@@ -131,4 +131,54 @@ fn read(row: &PgRow) -> Result<RulingVerdict, sqlx::Error> {
             return Err(sqlx::Error::Decode(unknown.into()));
         }
     })
+}
+
+/// A call that waits for a yes, as who asks another tool about it sees it.
+#[derive(Debug, Clone)]
+pub struct WaitingForYes {
+    /// Its tool.
+    pub tool: ToolName,
+    /// The version of it.
+    pub tool_version: i32,
+    /// Its arguments.
+    pub args: String,
+    /// The minutes that are left for a decision, by Postgres's clock: the same for all who look within one of them.
+    pub minutes_left: i64,
+}
+
+/// The call of this tenant, if it waits for a yes and its time is not over. Only reads.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn waiting_for_yes(
+    pool: &PgPool,
+    tenant: &Label,
+    call: CallId,
+) -> Result<Option<WaitingForYes>, StoreError> {
+    let doing = "read a call that waits for a yes";
+    let row = listen(
+        sqlx::query(
+            "SELECT tool, tool_version, args::text AS args, floor(extract(epoch FROM due_at - now()) / 60)::bigint AS minutes_left \
+             FROM toolfleet.open_calls \
+             WHERE call_id = $1 AND tenant = $2 AND awaiting = 'approval' AND due_at > now()",
+        )
+        .bind(call.0)
+        .bind(tenant.as_str())
+        .fetch_optional(pool),
+    )
+    .await
+    .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let read = |row: &PgRow| -> Result<WaitingForYes, sqlx::Error> {
+        Ok(WaitingForYes {
+            tool: parsed(row, "tool")?,
+            tool_version: row.try_get("tool_version")?,
+            args: row.try_get("args")?,
+            minutes_left: row.try_get("minutes_left")?,
+        })
+    };
+    row.as_ref()
+        .map(read)
+        .transpose()
+        .map_err(|error| StoreError::unreadable(doing, error))
 }

@@ -24,7 +24,7 @@ pub enum Applied {
     Unchanged,
     /// The same version exists with other content: refused.
     Conflict,
-    /// The tool of its probe does not exist, is no `read`, is run by callers' programs, or has an approval: refused.
+    /// The tool of its probe, or of its preview, does not exist, is no `read`, is run by callers' programs, or has an approval: refused.
     ProbeUnfit,
     /// Its limit would have the name of another tool's: that of a tool, and one that tools share: refused.
     LimitNamedTwice,
@@ -70,6 +70,12 @@ pub async fn apply(
     {
         return Ok(Applied::FallbackUnfit(unfit));
     }
+    if let Some(preview) = manifest.preview() {
+        let asked = newest(&mut *connection, &preview.tool).await?;
+        if !asked.is_some_and(|(asked, _)| asked.may_probe()) {
+            return Ok(Applied::ProbeUnfit);
+        }
+    }
     let created = sqlx::query(
         "WITH ordered AS ( \
              UPDATE toolfleet.fleet SET registry_rev = registry_rev + 1 \
@@ -112,6 +118,20 @@ pub async fn apply(
     Ok(stored.map_or(Applied::ProbeUnfit, there))
 }
 
+/// Why a manifest is refused as [`Applied::ProbeUnfit`].
+pub fn probe_unfit(manifest: &Manifest) -> String {
+    let asked = match (&manifest.probe, manifest.preview()) {
+        (Some(probe), Some(preview)) if probe.tool != preview.tool => format!(
+            "the tool of its probe, {}, or of its preview, {},",
+            probe.tool, preview.tool
+        ),
+        (Some(probe), _) => format!("the tool of its probe, {},", probe.tool),
+        (None, Some(preview)) => format!("the tool of its preview, {},", preview.tool),
+        (None, None) => "a tool that it names".to_owned(),
+    };
+    format!("{asked} is not applied, is no read that workers run, or needs an approval")
+}
+
 /// Why a manifest is refused as [`Applied::BreakerForced`], and what to do.
 pub fn breaker_forced(manifest: &Manifest) -> String {
     let name = &manifest.name;
@@ -136,7 +156,21 @@ async fn unfit(
     tool: &ToolName,
     queue: &QueueName,
 ) -> Result<Option<UnfitTool>, StoreError> {
-    let doing = "look at the tool of a fallback";
+    let Some((manifest, is_retired)) = newest(connection, tool).await? else {
+        return Ok(Some(UnfitTool::Missing));
+    };
+    if is_retired {
+        return Ok(Some(UnfitTool::Retired));
+    }
+    Ok(manifest.unfit_to_stand_in(queue))
+}
+
+/// The newest version of a tool, and whether it is retired.
+async fn newest(
+    connection: &mut PgConnection,
+    tool: &ToolName,
+) -> Result<Option<(Manifest, bool)>, StoreError> {
+    let doing = "look at the tool that another one names";
     let newest: Option<(String, bool)> = sqlx::query_as(
         "SELECT manifest::text, EXISTS ( \
              SELECT FROM toolfleet.tool_retirements r WHERE r.tool = v.tool AND r.version >= v.version) \
@@ -146,15 +180,10 @@ async fn unfit(
     .fetch_optional(connection)
     .await
     .map_err(|error| StoreError::from_sqlx(doing, error))?;
-    let Some((text, is_retired)) = newest else {
-        return Ok(Some(UnfitTool::Missing));
-    };
-    if is_retired {
-        return Ok(Some(UnfitTool::Retired));
-    }
-    let manifest: Manifest =
-        serde_json::from_str(&text).map_err(|error| StoreError::unreadable(doing, error))?;
-    Ok(manifest.unfit_to_stand_in(queue))
+    newest
+        .map(|(text, is_retired)| Ok((serde_json::from_str(&text)?, is_retired)))
+        .transpose()
+        .map_err(|error: serde_json::Error| StoreError::unreadable(doing, error))
 }
 
 /// Why a manifest is refused as [`Applied::LimitNamedTwice`], and what to do.

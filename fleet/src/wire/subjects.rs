@@ -97,6 +97,16 @@ impl Subjects {
         format!("{}.v1.{tenant}.admin.approve", self.prefix)
     }
 
+    /// Where operators have the tool asked that is to be seen before they decide about a call.
+    pub fn admin_preview_endpoint(&self) -> String {
+        format!("{}.v1.*.admin.preview", self.prefix)
+    }
+
+    /// Where operators have it asked about one tenant's calls.
+    pub fn admin_preview(&self, tenant: &Label) -> String {
+        format!("{}.v1.{tenant}.admin.preview", self.prefix)
+    }
+
     /// Where people settle calls in doubt. Under `admin`, so that an agent's permissions leave it out.
     pub fn settle_endpoint(&self) -> String {
         format!("{}.v1.*.admin.settle", self.prefix)

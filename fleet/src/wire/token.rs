@@ -65,6 +65,13 @@ impl TokenSecret {
         format!("{}.{}", handed.call, hex::encode(proof))
     }
 
+    /// The idempotency key of a call that the fleet makes for who decides about a call, from a hash of what is asked and when. Nobody who
+    /// submits calls can know it before.
+    pub fn preview_key(&self, call: CallId, asked: &[u8; 32]) -> String {
+        let bytes = [call.0.as_bytes(), asked.as_slice(), b"preview"].concat();
+        format!("preview-{}", hex::encode(hmac::sign(&self.0, &bytes)))
+    }
+
     /// Whether this is the token of what was handed out. Compared in constant time.
     pub fn is_of(&self, token: &str, handed: &Handed) -> bool {
         let Some((call, proof)) = token.split_once('.') else {

@@ -105,6 +105,8 @@ fn made() -> Vec<(&'static str, String)> {
         ("approve", subjects.approve(&acme)),
         ("admin_approve_endpoint", subjects.admin_approve_endpoint()),
         ("admin_approve", subjects.admin_approve(&acme)),
+        ("admin_preview_endpoint", subjects.admin_preview_endpoint()),
+        ("admin_preview", subjects.admin_preview(&acme)),
         ("settle_endpoint", subjects.settle_endpoint()),
         ("cancel", subjects.cancel(&acme)),
         ("settle", subjects.settle(&acme)),

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod lost_writes;
+mod preview;
 
 use fleet::{
     ids::CallId,

@@ -12,7 +12,7 @@ use fleet::{
     process::asked_to_stop,
     store::{
         migrate::migrate,
-        tools::{Applied, apply, breaker_forced, fallback_unfit, named_twice},
+        tools::{Applied, apply, breaker_forced, fallback_unfit, named_twice, probe_unfit},
         workers::{self, Evidence, Fence},
     },
 };
@@ -151,11 +151,7 @@ async fn apply_file(
             Applied::Unchanged => return Ok(Vec::new()),
             // Another program took it just now: look again.
             Applied::Conflict => {}
-            Applied::ProbeUnfit => {
-                bail!(
-                    "the tool of its probe is not applied, is no read that workers run, or needs an approval"
-                )
-            }
+            Applied::ProbeUnfit => bail!(probe_unfit(&next)),
             Applied::LimitNamedTwice => bail!(named_twice(&next)),
             Applied::BreakerForced => bail!(breaker_forced(&next)),
             Applied::FallbackUnfit(unfit) => bail!(fallback_unfit(&next, unfit)),

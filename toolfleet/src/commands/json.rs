@@ -7,6 +7,8 @@ use std::{fmt::Write, str::Chars};
 
 use serde_json::value::RawValue;
 
+use fleet::invisible::is_other_blank;
+
 use super::plain::steers;
 
 /// Deeper levels stay on the line of the deepest level that is broken into lines.
@@ -14,12 +16,12 @@ const LEVELS_MAX: usize = 32;
 
 /// Valid JSON, one member per line.
 pub(super) fn pretty(json: &str) -> String {
-    layout(json, true)
+    layout(json, Looks::Broken, steers)
 }
 
 /// Valid JSON without white space.
 pub(super) fn compact(json: &str) -> String {
-    layout(json, false)
+    layout(json, Looks::Compact, steers)
 }
 
 /// The same JSON without white space, as a value to be sent.
@@ -33,7 +35,34 @@ pub(super) fn indented(json: &str, by: usize) -> String {
     pretty(json).replace('\n', &format!("\n{:by$}", ""))
 }
 
-fn layout(json: &str, broken: bool) -> String {
+/// As [`indented`], with blanks that only look like spaces as escapes, too: for who has to know exactly what stands there.
+pub(super) fn exact_indented(json: &str, by: usize) -> String {
+    let text = layout(json, Looks::Broken, hides);
+    text.replace('\n', &format!("\n{:by$}", ""))
+}
+
+/// As [`compact`], with such blanks as escapes, too.
+pub(super) fn exact_compact(json: &str) -> String {
+    layout(json, Looks::Compact, hides)
+}
+
+fn hides(before: Option<char>, letter: char) -> bool {
+    steers(before, letter) || is_other_blank(letter)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looks {
+    /// One member per line.
+    Broken,
+    /// Without white space.
+    Compact,
+}
+
+/// Whether a character, behind the one before it, becomes an escape.
+type Escapes = fn(Option<char>, char) -> bool;
+
+fn layout(json: &str, looks: Looks, escapes: Escapes) -> String {
+    let broken = looks == Looks::Broken;
     let (mut text, mut level) = (String::with_capacity(json.len()), 0_usize);
     let line = |text: &mut String, level: usize| {
         if broken && level <= LEVELS_MAX {
@@ -53,7 +82,7 @@ fn layout(json: &str, broken: bool) -> String {
             line(&mut text, level.saturating_sub(1));
         }
         match letter {
-            '"' => string(&mut letters, &mut text),
+            '"' => string(&mut letters, &mut text, escapes),
             '{' | '[' => {
                 text.push(letter);
                 level += 1;
@@ -75,11 +104,11 @@ fn layout(json: &str, broken: bool) -> String {
 }
 
 /// Copies a string whose opening quote has been read.
-fn string(letters: &mut Chars<'_>, text: &mut String) {
+fn string(letters: &mut Chars<'_>, text: &mut String, escapes: Escapes) {
     text.push('"');
     let (mut escaped, mut before) = (false, None);
     for letter in letters {
-        if steers(before.replace(letter), letter) {
+        if escapes(before.replace(letter), letter) {
             for unit in letter.encode_utf16(&mut [0; 2]) {
                 write!(text, "\\u{unit:04x}").expect("a String takes everything");
             }
@@ -125,6 +154,19 @@ mod tests {
         let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
         assert_eq!(value(&shown), value(json));
         assert_eq!(value(&pretty(json)), value(json));
+    }
+
+    #[test]
+    fn blanks_that_look_like_spaces_are_escaped_for_who_has_to_know() {
+        let blanks = "\u{a0}\u{1680}\u{2000}\u{200a}\u{202f}\u{205f}\u{3000}";
+        let json = format!("[\"a b{blanks}\"]");
+        assert_eq!(compact(&json), json);
+        let escaped = r"\u00a0\u1680\u2000\u200a\u202f\u205f\u3000";
+        assert_eq!(exact_compact(&json), format!("[\"a b{escaped}\"]"));
+        assert_eq!(
+            exact_indented(&json, 2),
+            format!("[\n    \"a b{escaped}\"\n  ]")
+        );
     }
 
     #[test]

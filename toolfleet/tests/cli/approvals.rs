@@ -9,8 +9,13 @@ use crate::{
 
 const TOOL: &str = "name: charge_card\nversion: 1\ndescription: Charges the card of a customer.\neffect: once\nqueue: payments\n\
     input_schema: {type: object, properties: {amount: {type: integer}, memo: {type: string}, like: {}}, required: [amount]}\n\
-    approval: {count: 2, when: [{pointer: /amount, op: gt, value: 100}], reason: Charges over 100 need the yes of two people.}\n\
+    approval: {count: 2, when: [{pointer: /amount, op: gt, value: 100}], reason: Charges over 100 need the yes of two people., \
+    preview: {tool: get_balance, args: {after: \"{{ args.amount }}\"}}}\n\
     executor: {process: {command: [sh, -c, \"cat > /dev/null; echo charged >> {charged}; echo '{\\\"done\\\": true}'\"]}}\n";
+
+const BALANCE: &str = "name: get_balance\nversion: 1\ndescription: Says how much is left after a charge.\neffect: read\nqueue: payments\n\
+    input_schema: {type: object, properties: {after: {type: integer}}, required: [after]}\n\
+    executor: {process: {command: [sh, -c, \"cat > /dev/null; echo '{\\\"left\\\": 62.40}'\"]}}\n";
 
 #[tokio::test]
 async fn a_call_is_shown_before_it_is_decided_and_two_people_let_it_run_once() {
@@ -28,14 +33,17 @@ async fn a_call_is_shown_before_it_is_decided_and_two_people_let_it_run_once() {
     let manifest = folder.path().join("charge_card.yaml");
     let tool = TOOL.replace("{charged}", charged.to_str().unwrap());
     std::fs::write(&manifest, tool).unwrap();
-    let applied = run(here.command(&["tools", "apply", manifest.to_str().unwrap()]));
+    let balance = folder.path().join("get_balance.yaml");
+    std::fs::write(&balance, BALANCE).unwrap();
+    let (manifest, balance) = (manifest.to_str().unwrap(), balance.to_str().unwrap());
+    let applied = run(here.command(&["tools", "apply", manifest, balance]));
     assert_eq!(applied.code, 0, "{}", applied.err);
     let _dispatcher = here.dispatcher();
     let _worker = here.worker("worker-1", "payments", folder.path());
     let charges = || std::fs::read_to_string(&charged).unwrap_or_default();
 
     // A model wrote the number as a text, and hid something in the memo.
-    let args = "{\"amount\": \"250\", \"memo\": \"rent\u{202e}\"}";
+    let args = "{\"amount\": \"250\", \"memo\": \"rent\u{202e}\u{a0}\u{3000}\"}";
     let call = |key: &str| {
         let sent = [
             "call",
@@ -60,7 +68,9 @@ async fn a_call_is_shown_before_it_is_decided_and_two_people_let_it_run_once() {
         "Charges over 100 need the yes of two people.",
         "operator, 0 of 2 have said yes",
         "\"amount\": 250",
-        "rent\\u202e",
+        "rent\\u202e\\u00a0\\u3000",
+        "preview       get_balance, asked at ",
+        "\"left\": 62.40",
         "corrections",
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
@@ -70,6 +80,12 @@ async fn a_call_is_shown_before_it_is_decided_and_two_people_let_it_run_once() {
     let waiting = here.calls(0, &["approve", &id, "--json"]).json();
     assert!(waiting["args_hash"].as_str().unwrap().starts_with(hash));
     assert_eq!(waiting["approvals_needed"], 2);
+    let preview = &waiting["preview"];
+    assert_eq!(
+        preview["result"].to_string(),
+        "{\"left\":62.40}",
+        "{waiting}"
+    );
 
     let decide = |code, verb, id: &str, hash: &str, who| {
         let note = "ordered by phone";

@@ -17,7 +17,10 @@ use fleet_history::{
 
 use serde_json::Value;
 
-use super::actor::user_at_host;
+use super::{
+    actor::user_at_host,
+    preview::{self, Previewed},
+};
 use crate::commands::{
     ask::unanswered, connect, given, json, output, plain::plain, usage::UsageError,
 };
@@ -71,9 +74,14 @@ impl Decide {
         };
         let waiting = found.read()?;
         let (Some(hash), Some(note)) = (&self.hash, &self.note) else {
+            let preview = preview::asked(&self.bus, &waiting).await;
             let text = match self.json {
-                true => json::compact(found.json()),
-                false => shown(&waiting, &referents(&pool, &waiting).await?, ruling),
+                true => preview::beside(&json::compact(found.json()), preview.as_ref()),
+                false => {
+                    let mut beside = referents(&pool, &waiting).await?;
+                    beside.extend(preview.as_ref().map(Previewed::line));
+                    shown(&waiting, &beside, ruling)
+                }
             };
             output::print(&text)?;
             return Ok(ExitCode::SUCCESS);
@@ -135,7 +143,7 @@ async fn referents(pool: &PgPool, waiting: &Undecided) -> anyhow::Result<Vec<Str
         let answer = answer.map_or_else(
             || "not in the history any more".to_owned(),
             |answer| {
-                let text = json::compact(&answer);
+                let text = json::exact_compact(&answer);
                 match text.char_indices().nth(REFERENT_MAX) {
                     Some((end, _)) => format!("{} ... (toolfleet calls show {call})", &text[..end]),
                     None => text,
@@ -153,8 +161,8 @@ fn unescaped(step: &str) -> String {
     step.replace("~1", "/").replace("~0", "~")
 }
 
-/// What is to be decided, for a person: exactly what will run, with every character made visible.
-fn shown(waiting: &Undecided, referents: &[String], ruling: Ruling) -> String {
+/// What is to be decided, for a person: exactly what will run, with every character made visible, and what stands beside it.
+fn shown(waiting: &Undecided, beside: &[String], ruling: Ruling) -> String {
     let (call, hash) = (waiting.call_id, &waiting.args_hash);
     let mut lines = vec![
         format!("call          {call}"),
@@ -188,11 +196,11 @@ fn shown(waiting: &Undecided, referents: &[String], ruling: Ruling) -> String {
     ));
     lines.push(format!(
         "arguments     {}",
-        json::indented(waiting.args.get(), 14)
+        json::exact_indented(waiting.args.get(), 14)
     ));
-    lines.extend_from_slice(referents);
+    lines.extend_from_slice(beside);
     if waiting.coercions.get() != "[]" {
-        let changes = json::indented(waiting.coercions.get(), 14);
+        let changes = json::exact_indented(waiting.coercions.get(), 14);
         lines.push(format!("corrections   {changes}"));
     }
     let short = &hash[..HASH_DIGITS_MIN.min(hash.len())];

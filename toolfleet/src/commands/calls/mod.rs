@@ -12,6 +12,7 @@ mod filter;
 mod hand_in;
 mod list;
 mod moment;
+mod preview;
 mod retry;
 mod settle;
 mod show;

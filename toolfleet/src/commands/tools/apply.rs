@@ -7,7 +7,7 @@ use fleet::{
     manifest::{Manifest, lint},
     store::{
         StoreError, retire,
-        tools::{Applied, apply, breaker_forced, fallback_unfit, named_twice},
+        tools::{Applied, apply, breaker_forced, fallback_unfit, named_twice, probe_unfit},
         workers,
     },
 };
@@ -141,10 +141,7 @@ impl Apply {
                 Applied::Conflict => {
                     ": this version is there with other content; raise the version".to_owned()
                 }
-                Applied::ProbeUnfit => {
-                    ": the tool of its probe is not applied, is no read that workers run, or needs an approval"
-                        .to_owned()
-                }
+                Applied::ProbeUnfit => format!(": {}", probe_unfit(manifest)),
                 Applied::LimitNamedTwice => format!(": {}", named_twice(manifest)),
                 Applied::BreakerForced => format!(": {}", breaker_forced(manifest)),
                 Applied::FallbackUnfit(unfit) => {
