@@ -6,7 +6,9 @@
 
 use fleet::{
     call::{Awaiting, State},
+    canonical,
     checkpoint::{Checkpoint, reached},
+    controls::{LazyArguments, PausedBy},
     ids::{CallId, Label},
     manifest::ApprovedBy,
     said,
@@ -24,9 +26,16 @@ use fleet::{
 use serde::Deserialize;
 use serde_json::json;
 use time::format_description::well_known::Rfc3339;
+use tokio::time::Instant;
 
 use crate::{
-    answer::Answer, door::Door, form, hand_over, news, refusal::Refusal, replay, request::Request,
+    answer::Answer,
+    door::Door,
+    form, hand_over, news,
+    question::{self, About},
+    refusal::Refusal,
+    replay,
+    request::Request,
 };
 
 /// How often a call may have moved since its token was made.
@@ -148,6 +157,9 @@ async fn decide(
         actor,
         note: &asked.note,
     };
+    if asked.decision == Ruling::Approve {
+        may_be_handed_out(door, tenant, call).await?;
+    }
     let verdict = approvals::rule(&door.pool, &approval)
         .await
         .map_err(Refusal::undecided)?;
@@ -175,6 +187,55 @@ async fn decide(
         news::tell_waiters(door, dispatcher, call).await;
     }
     Ok(row)
+}
+
+/// Whether a yes may hand the call to the program of its caller, where that runs it.
+///
+/// A paused tool starts nothing, and what was handed out cannot be kept waiting. What workers run waits for the end of the pause after its yes.
+async fn may_be_handed_out(door: &Door, tenant: &Label, call: CallId) -> Result<(), Refusal> {
+    let controls = door.registry.controls();
+    if controls.are_none() {
+        return Ok(());
+    }
+    let waiting = approvals::waiting_for_yes(&door.pool, tenant, call).await;
+    let Some(waiting) = waiting.map_err(|error| Refusal::unreadable(&error))? else {
+        return Ok(());
+    };
+    let tool = door.registry.version(&waiting.tool, waiting.tool_version);
+    let Some(tool) = tool.filter(|tool| tool.manifest.is_run_by_client()) else {
+        return Ok(());
+    };
+    let about = About {
+        call_id: call,
+        tool: &waiting.tool,
+        tool_version: waiting.tool_version,
+        tenant,
+        args: &waiting.args,
+    };
+    let subject = question::subject(&door.pool, &about).await;
+    let args = match subject.map_err(|error| Refusal::unreadable(&error))? {
+        Ok((subject, _turn)) => canonical::to_text(&subject.args),
+        // An answer that they refer to is gone.
+        Err(_why) => waiting.args,
+    };
+    let paused = PausedBy {
+        tool: &waiting.tool,
+        queue: &tool.manifest.queue,
+        tenant,
+        arguments: &LazyArguments::new(&args),
+    };
+    if controls
+        .pause_of_accepted(&paused, Instant::now())
+        .is_none()
+    {
+        return Ok(());
+    }
+    let name = &waiting.tool;
+    let what = said!(
+        "the tool {name} is paused, and a yes would hand the call to its caller's program at once; say yes when the pause is over, or no",
+        "工具 {name} 已暂停，而同意会立即把这次调用交给调用方的程序；请在暂停结束后再同意，或者拒绝"
+    );
+    Err(Refusal::new(Code::ToolPaused, what))
 }
 
 /// Why the decision does not count, for whoever made it.

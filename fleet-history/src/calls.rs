@@ -19,6 +19,9 @@ pub struct ListedCall {
     pub tool: String,
     /// Its state.
     pub state: String,
+    /// For whom it waits, if it is `awaiting_client`.
+    #[serde(default)]
+    pub awaiting: Option<String>,
     /// Whether it is held.
     pub held: bool,
     /// How many attempts were made.
@@ -67,7 +70,7 @@ pub async fn now(pool: &PgPool) -> Result<OffsetDateTime, StoreError> {
 pub fn write(statement: &mut QueryBuilder<Postgres>, filter: &Filter) {
     statement.push(
         "SELECT row_to_json(listed)::text FROM (
-             SELECT call_id, tenant, tool, tool_version, effect, state, outcome, source, held, attempts,
+             SELECT call_id, tenant, tool, tool_version, effect, state, awaiting, outcome, source, held, attempts,
                     error->>'code' AS error_code, error->'details'->'cause'->>'code' AS cause_code, session, run, priority, not_before, deadline_at,
                     accepted_at, started_at, finished_at, worker
              FROM toolfleet.calls

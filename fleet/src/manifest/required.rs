@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::problem::ManifestProblem;
+use super::{input::properties, problem::ManifestProblem};
 use crate::arguments::{Schema, inner, keywords, pointer_segment};
 
 /// How many levels of required properties are followed; deeper ones are not checked.
@@ -105,6 +105,49 @@ impl ScalarPlace {
             false => Self::NoScalar,
         }
     }
+}
+
+/// The pointers that could stand in the place of one that an input schema lets no call have; `None` where a call may have it, or where that
+/// is not certain. `anyOf`, `oneOf` and `if` are not followed.
+pub(super) fn dead_end(root: &Value, pointer: &str) -> Option<Vec<String>> {
+    let search = Search {
+        root,
+        seen: BTreeSet::new(),
+        found: BTreeSet::new(),
+    };
+    let (mut parts, mut above) = (search.parts(&[(root, String::new())]), String::new());
+    for (level, segment) in pointer.split('/').skip(1).enumerate() {
+        let holds_nothing = |(schema, _): &Placed<'_>| {
+            let types = keywords::types(schema);
+            let holds = |name: &&str| ["object", "array"].contains(name);
+            !types.is_empty() && !types.iter().any(holds)
+        };
+        if level > 0 && parts.iter().any(holds_nothing) {
+            return Some(Vec::new());
+        }
+        let is_object = |(schema, _): &Placed<'_>| keywords::types(schema) == ["object"];
+        let name = segment.replace("~1", "/").replace("~0", "~");
+        if (level == 0 || parts.iter().any(is_object))
+            && parts.iter().any(|part| search.refuses(part, &name))
+        {
+            let there = parts.iter().flat_map(|(schema, _)| properties(schema));
+            let there = there.map(|(name, _)| format!("{above}/{}", pointer_segment(name)));
+            return Some(there.collect::<BTreeSet<_>>().into_iter().collect());
+        }
+        let below: Vec<Placed<'_>> = parts
+            .iter()
+            .filter_map(|(schema, place)| {
+                let below = schema.get("properties")?.get(&name)?;
+                Some((below, format!("{place}/properties/{segment}")))
+            })
+            .collect();
+        if below.is_empty() {
+            return None;
+        }
+        parts = search.parts(&below);
+        above = format!("{above}/{segment}");
+    }
+    None
 }
 
 struct Search<'v> {

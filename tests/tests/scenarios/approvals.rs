@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod lost_writes;
+mod paused;
 mod preview;
 
 use fleet::{

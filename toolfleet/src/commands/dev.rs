@@ -11,6 +11,7 @@ use fleet::{
     manifest::Manifest,
     process::asked_to_stop,
     store::{
+        askers,
         migrate::migrate,
         tools::{Applied, apply, breaker_forced, fallback_unfit, named_twice, probe_unfit},
         workers::{self, Evidence, Fence},
@@ -143,10 +144,13 @@ async fn apply_file(
                     }
                 };
                 let late = if is_offered { "" } else { ", not yet offered" };
-                return Ok(vec![format!(
+                let let_down = askers::let_down(&mut connection, &next).await?;
+                let let_down = let_down.iter().map(|one| one.sentence(&next));
+                let applied = format!(
                     "{}: {changed}applied as version {version}{own}{late}",
                     next.name
-                )]);
+                );
+                return Ok(std::iter::once(applied).chain(let_down).collect());
             }
             Applied::Unchanged => return Ok(Vec::new()),
             // Another program took it just now: look again.

@@ -62,6 +62,11 @@ async fn a_call_is_shown_before_it_is_decided_and_two_people_let_it_run_once() {
     };
     let id = call("a");
     assert_eq!(here.reason(&id)["reason"], "awaiting_approval");
+    let list = ["list", "--state", "awaiting_client"];
+    let listed = here.calls(0, &list).out;
+    assert!(listed.contains(" awaiting_client (approval) "), "{listed}");
+    let listed = here.calls(0, &[&list[..], &["--json"]].concat()).json();
+    assert_eq!(listed[0]["awaiting"], "approval", "{listed}");
     let shown = here.calls(0, &["approve", &id]).out;
     for part in [
         "charge_card version 1, effect once",
@@ -161,4 +166,12 @@ async fn a_call_is_shown_before_it_is_decided_and_two_people_let_it_run_once() {
         "{because}"
     );
     assert_eq!(charges(), "charged\n");
+
+    // Its preview is not asked any more, and who sees to that is told.
+    let later = BALANCE.replace("version: 1", "version: 2") + "approval: {}\n";
+    std::fs::write(balance, later).unwrap();
+    let applied = run(here.command(&["tools", "apply", balance]));
+    assert_eq!(applied.code, 0, "{}", applied.err);
+    let told = "charge_card: the tool of its preview, get_balance, has an approval, and nobody would be asked";
+    assert!(applied.err.contains(told), "{}", applied.err);
 }

@@ -28,6 +28,8 @@ pub(super) struct Linted<'a> {
     pub(super) rate_pointer: Option<&'a str>,
     /// Whether every call of it waits for somebody's yes.
     pub(super) always_waits: bool,
+    /// The arguments by which it is judged which calls do, JSON pointers.
+    pub(super) condition_pointers: Vec<&'a str>,
     /// Of a program: what keeps it in.
     pub(super) program: Option<LintedProgram>,
     pub(super) input_schema: &'a Value,
@@ -62,6 +64,12 @@ impl<'a> Linted<'a> {
                 .approval
                 .as_ref()
                 .is_some_and(|approval| approval.when.is_empty()),
+            condition_pointers: manifest
+                .approval
+                .iter()
+                .flat_map(|approval| &approval.when)
+                .map(|when| when.pointer.as_str())
+                .collect(),
             program: matches!(manifest.executor, ExecutorSpec::Process(_)).then(|| LintedProgram {
                 sandbox: manifest.sandbox.clone(),
                 timeout: Some(manifest.timeout.longest()),
@@ -95,6 +103,17 @@ impl<'a> Linted<'a> {
             always_waits: value
                 .get("approval")
                 .is_some_and(|approval| approval.get("when").is_none()),
+            condition_pointers: value
+                .pointer("/approval/when")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .map(|when| {
+                    when.get("pointer")
+                        .and_then(Value::as_str)
+                        .unwrap_or_default()
+                })
+                .collect(),
             // One with a problem in its sandbox is told of that.
             program: (value.pointer("/executor/process").is_some()
                 && value.get("sandbox").is_none())

@@ -6,6 +6,7 @@
 mod linted;
 mod warnings;
 
+mod approval;
 mod hidden;
 mod keys;
 mod keyword;
@@ -35,6 +36,7 @@ pub fn lint_text(text: &str) -> Vec<ManifestProblem> {
 fn all(subject: &Linted<'_>) -> Vec<ManifestProblem> {
     let mut warnings = Warnings::default();
     tool::lint(subject, &mut warnings);
+    approval::lint(subject, &mut warnings);
     sandbox::lint(subject, &mut warnings);
     schema::lint(subject, &mut warnings);
     hidden::lint(subject, &mut warnings);

@@ -1,3 +1,4 @@
+mod approval;
 mod hidden;
 mod keys;
 mod rates;

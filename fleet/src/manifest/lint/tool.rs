@@ -77,12 +77,6 @@ pub(super) fn lint(subject: &Linted<'_>, warnings: &mut Warnings) {
             ),
         );
     }
-    if subject.always_waits && subject.effect == Some(Effect::Read) {
-        warnings.add(
-            "/approval",
-            "every call waits for a person, and a read changes nothing; say with when which calls matter, or leave approval out",
-        );
-    }
     if subject.shows_secrets {
         warnings.add(
             "/redact_results",

@@ -54,10 +54,10 @@ fn cells(call: ListedCall) -> Vec<String> {
     vec![
         call.call_id,
         call.tool,
-        if call.held {
-            format!("{}, held", call.state)
-        } else {
-            call.state
+        match call.awaiting {
+            Some(awaiting) => format!("{} ({awaiting})", call.state),
+            None if call.held => format!("{}, held", call.state),
+            None => call.state,
         },
         call.attempts.to_string(),
         instant(call.accepted_at),

@@ -6,7 +6,7 @@ use fleet::{
     config::{BusArgs, EgressArgs, StoreArgs},
     manifest::{Manifest, lint},
     store::{
-        StoreError, retire,
+        StoreError, askers, retire,
         tools::{Applied, apply, breaker_forced, fallback_unfit, named_twice, probe_unfit},
         workers,
     },
@@ -71,6 +71,7 @@ impl Apply {
         if ended.is_ok() {
             name_retired(&done, &mut connection).await?;
             name_unguarded(&done, &mut connection).await?;
+            name_let_down(&done, &mut connection).await?;
         }
         if ended.is_err() && !done.is_empty() {
             output::warn("not everything was applied");
@@ -202,6 +203,19 @@ async fn name_unguarded(done: &[Done<'_>], connection: &mut PgConnection) -> any
                 "{tool}: no live worker of the queue {queue} has the interceptor {names}, so its calls wait; \
                  start workers whose program adds it, and let no others pull the queue"
             ));
+        }
+    }
+    Ok(())
+}
+
+/// Reports which tools name one of these and cannot ask it as it is now.
+async fn name_let_down(done: &[Done<'_>], connection: &mut PgConnection) -> anyhow::Result<()> {
+    for (_path, manifest, applied) in done {
+        if !matches!(applied, Applied::Created | Applied::Unchanged) {
+            continue;
+        }
+        for one in askers::let_down(connection, manifest).await? {
+            output::warn(&one.sentence(manifest));
         }
     }
     Ok(())
