@@ -1619,6 +1619,15 @@ CREATE FUNCTION toolfleet.move_breaker(b toolfleet.breaker_states) RETURNS void
     DELETE FROM toolfleet.breaker_windows w WHERE w.tool = b.tool AND w.target = b.target;
 $$;
 
+CREATE FUNCTION toolfleet.name_person() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+BEGIN
+    NEW.person := toolfleet.person_of(NEW.actor);
+    RETURN NEW;
+END $$;
+
 CREATE FUNCTION toolfleet.next_breaker_rev() RETURNS bigint
     LANGUAGE sql
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -1716,9 +1725,18 @@ END $_$;
 CREATE FUNCTION toolfleet.person_of(actor text) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     AS $_$
-    SELECT lower(regexp_replace(
-        normalize(regexp_replace(actor, '(\s*\([^()]*\)\s*)+$', ''), NFKC),
-        '[\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0]+', '', 'g'))
+    SELECT translate(replace(replace(regexp_replace(
+        normalize(regexp_replace(actor, '(\s*\([^()]*\)\s*)+$', ''), NFKD),
+        '[\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0]+', '', 'g'),
+        'ß', 'ss'), 'ẞ', 'ss'),
+        'ABCDEFGHIJKLMNOPQRSTUVWXYZÆÐØÞĐĦŁŊŒŦƁƂƄƆƇƉƊƋƎƏƐƑƓƔƖƗƘƜƝƟƢƤƦƧƩƬƮƱƲƳƵƷƸƼǤǶǷȜȠȢȤȺȻȽȾɁɃɄɅɆɈɊɌɎͰͲͶͿΑΒΓΔΕΖΗΘΙΚΛΜΝΞΟΠ'
+            || 'ΡΣΤΥΦΧΨΩςϏϘϚϜϞϠϷϺϽϾϿЂЄЅІЈЉЊЋЏАБВГДЕЖЗИКЛМНОПРСТУФХЦЧШЩЪЫЬЭЮЯѠѢѤѦѨѪѬѮѰѲѴѸѺѼѾҀҊҌҎҐҒҔҖҘҚҜҞҠҢҤҦҨҪҬҮҰҲҴҶҸҺҼҾӀӃӅӇӉӋӍ'
+            || 'ӔӘӠӨӶӺӼӾԀԂԄԆԈԊԌԎԐԒԔԖԘԚԜԞԠԢԤԦԨԪԬԮԱԲԳԴԵԶԷԸԹԺԻԼԽԾԿՀՁՂՃՄՅՆՇՈՉՊՋՌՍՎՏՐՑՒՓՔՕՖᲀᲁᲂᲃᲄᲅᲆᲇᲈỺỼỾⱠⱢⱣⱤⱧⱩⱫⱭⱮⱯⱰⱲⱵⱾⱿꙀꙂꙄꙆꙈꙊꙌꙎꙐꙒꙔꙖꙘ'
+            || 'ꙚꙜꙞꙠꙢꙤꙦꙨꙪꙬꚀꚂꚄꚆꚈꚊꚌꚎꚐꚒꚔꚖꚘꚚꜢꜤꜦꜨꜪꜬꜮꜲꜴꜶꜸꜺꜼꜾꝀꝂꝄꝆꝈꝊꝌꝎꝐꝒꝔꝖꝘꝚꝜꝞꝠꝢꝤꝦꝨꝪꝬꝮꝹꝻꝽꝾꞀꞂꞄꞆꞋꞍꞐꞒꞖꞘꞚꞜꞞꞠꞢꞤꞦꞨꞪꞫꞬꞭꞮꞰꞱꞲꞳꞴꞶꞸꞺꞼꞾꟀꟂꟄꟅꟆꟇꟉꟐꟖꟘꟵ',
+        'abcdefghijklmnopqrstuvwxyzæðøþđħłŋœŧɓƃƅɔƈɖɗƌǝəɛƒɠɣɩɨƙɯɲɵƣƥʀƨʃƭʈʊʋƴƶʒƹƽǥƕƿȝƞȣȥⱥȼƚⱦɂƀʉʌɇɉɋɍɏͱͳͷϳαβγδεζηθικλμνξοπ'
+            || 'ρστυφχψωσϗϙϛϝϟϡϸϻͻͼͽђєѕіјљњћџабвгдежзиклмнопрстуфхцчшщъыьэюяѡѣѥѧѩѫѭѯѱѳѵѹѻѽѿҁҋҍҏґғҕҗҙқҝҟҡңҥҧҩҫҭүұҳҵҷҹһҽҿӏӄӆӈӊӌӎ'
+            || 'ӕәӡөӷӻӽӿԁԃԅԇԉԋԍԏԑԓԕԗԙԛԝԟԡԣԥԧԩԫԭԯաբգդեզէըթժիլխծկհձղճմյնշոչպջռսվտրցւփքօֆвдосттъѣꙋỻỽỿⱡɫᵽɽⱨⱪⱬɑɱɐɒⱳⱶȿɀꙁꙃꙅꙇꙉꙋꙍꙏꙑꙓꙕꙗꙙ'
+            || 'ꙛꙝꙟꙡꙣꙥꙧꙩꙫꙭꚁꚃꚅꚇꚉꚋꚍꚏꚑꚓꚕꚗꚙꚛꜣꜥꜧꜩꜫꜭꜯꜳꜵꜷꜹꜻꜽꜿꝁꝃꝅꝇꝉꝋꝍꝏꝑꝓꝕꝗꝙꝛꝝꝟꝡꝣꝥꝧꝩꝫꝭꝯꝺꝼᵹꝿꞁꞃꞅꞇꞌɥꞑꞓꞗꞙꞛꞝꞟꞡꞣꞥꞧꞩɦɜɡɬɪʞʇʝꭓꞵꞷꞹꞻꞽꞿꟁꟃꞔʂᶎꟈꟊꟑꟗꟙꟶ')
 $_$;
 
 CREATE FUNCTION toolfleet.plain_number(value text) RETURNS text
@@ -2828,6 +2846,7 @@ CREATE TABLE toolfleet.call_decisions (
     role text NOT NULL,
     note text NOT NULL,
     args_hash bytea NOT NULL,
+    person text,
     CONSTRAINT call_decisions_actor_check CHECK (((length(actor) >= 1) AND (length(actor) <= 200))),
     CONSTRAINT call_decisions_decision_check CHECK ((decision = ANY ('{approve,deny}'::text[]))),
     CONSTRAINT call_decisions_note_check CHECK (((length(note) >= 1) AND (length(note) <= 2000)))
@@ -3771,7 +3790,7 @@ ALTER TABLE ONLY toolfleet.tool_versions
 ALTER TABLE ONLY toolfleet.worker_processes
     ADD CONSTRAINT worker_processes_pkey PRIMARY KEY (worker_id);
 
-CREATE UNIQUE INDEX call_decisions_once ON toolfleet.call_decisions USING btree (call_id, toolfleet.person_of(actor), decision);
+CREATE UNIQUE INDEX call_decisions_once ON toolfleet.call_decisions USING btree (call_id, person, decision);
 
 CREATE INDEX call_marks_abandoned ON toolfleet.call_marks USING btree (call_id) WHERE (what = 'abandoned'::text);
 
@@ -3858,6 +3877,8 @@ CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.finished_calls FOR EACH 
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.finished_calls_default FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 
 CREATE TRIGGER opens_buckets AFTER INSERT OR UPDATE ON toolfleet.live_controls FOR EACH ROW WHEN ((new.kind = 'limit'::text)) EXECUTE FUNCTION toolfleet.open_buckets_of_limit();
+
+CREATE TRIGGER person_is_named BEFORE INSERT ON toolfleet.call_decisions FOR EACH ROW EXECUTE FUNCTION toolfleet.name_person();
 
 CREATE TRIGGER refuses_lost_breaker AFTER INSERT ON toolfleet.tool_versions FOR EACH ROW WHEN (((new.manifest -> 'breaker'::text) IS NULL)) EXECUTE FUNCTION toolfleet.refuse_lost_breaker();
 

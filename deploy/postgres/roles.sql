@@ -258,6 +258,7 @@ BEGIN
         ('refuse_change_of_decisions', '-'),
         ('require_approval',         '-'),
         ('person_of',                '-'),
+        ('name_person',              '-'),
         ('refuse_truncation',        '-'),
         ('refuse_illegal_move',      '-'),
         ('refuse_settling',          '-')

@@ -171,6 +171,33 @@ async fn two_different_people_decide_and_not_who_submitted_it() {
     assert_eq!(ledger.decisions(call).await.len(), 2);
 }
 
+/// Whatever the locale of the database is.
+#[tokio::test]
+async fn a_name_in_another_case_beyond_ascii_is_the_same_person() {
+    let ledger = Ledger::fresh().await;
+    for (first, again, other) in [
+        ("straße", "STRASSE", "strase"),
+        ("Straẞe", "strasse", "strassen"),
+        ("Änn", "a\u{308}NN", "Ann"),
+        ("Σοφίας", "ΣΟΦΊΑΣ", "Σοφία"),
+        ("Иван (ops)", "ИВАН", "Ивана"),
+        ("Łukasz", "łUKASZ", "Lukasz"),
+        ("Արամ", "արամ", "Արամե"),
+    ] {
+        let needed = ApprovalWanted {
+            count: 2,
+            ..wanted()
+        };
+        let call = ledger.accepted(call_to_approve(needed)).await;
+        ledger.rules(&approval(call, first)).await;
+        let verdict = ledger.rules(&approval(call, again)).await;
+        assert_eq!(verdict, RulingVerdict::SamePerson, "{first} {again}");
+        let verdict = ledger.rules(&approval(call, other)).await;
+        let is_decided = matches!(verdict, RulingVerdict::Decided { given: 2, .. });
+        assert!(is_decided, "{first} {other}: {verdict:?}");
+    }
+}
+
 #[tokio::test]
 async fn one_no_ends_it_even_of_who_said_yes_before() {
     let ledger = Ledger::fresh().await;
