@@ -99,8 +99,9 @@ impl Outcome {
     /// What an answer of an `idempotent` tool proves when an earlier request with the same key may still be running, or may
     /// have had its effect.
     ///
-    /// Then 409 means "in progress" (as in the IETF draft on the `Idempotency-Key` header), and an unexpected number of rows
-    /// may be what the earlier request left to change: neither proves that nothing was done.
+    /// Then 409 means "in progress" (as in the IETF draft on the `Idempotency-Key` header), and an unexpected number of rows, or a row that
+    /// is there already, may be what the earlier request left: neither proves that nothing was done. What is not the tool's own no, such as
+    /// a statement that its database has ended, is about this request alone.
     #[must_use]
     pub fn after_unknown(self) -> Self {
         match self {
@@ -109,6 +110,9 @@ impl Outcome {
                     code: Code::Unavailable,
                     ..failure
                 })
+            }
+            Self::DefiniteFailure(failure) if failure.code != Code::ToolError => {
+                Self::NotStarted(failure)
             }
             Self::Applied { .. }
             | Self::NotStarted(_)
@@ -179,11 +183,15 @@ pub struct ToldFailure<'a> {
 }
 
 impl ToolFailure {
-    /// Whether it is an HTTP 409, or an unexpected number of rows: a repetition may get either.
+    /// Whether it is an HTTP 409, an unexpected number of rows, or SQLSTATE class 23, which says that a row is there already: a repetition
+    /// may get each.
     fn may_be_repetition(&self) -> bool {
         let detail = |name| self.details.as_ref().and_then(|details| details.get(name));
         let status = detail("status").and_then(serde_json::Value::as_u64);
-        status == Some(409) || detail(ToolFailure::EXPECTED_ROWS).is_some()
+        let state = detail("sqlstate").and_then(serde_json::Value::as_str);
+        status == Some(409)
+            || detail(ToolFailure::EXPECTED_ROWS).is_some()
+            || state.is_some_and(|state| state.starts_with("23"))
     }
 
     /// For how long the remote wants no further attempt of anybody: what it asked for with HTTP status 429 or 503, or without a

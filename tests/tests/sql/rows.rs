@@ -164,3 +164,25 @@ async fn a_repetition_that_finds_fewer_rows_after_an_unknown_attempt_proves_noth
     // Where it is unknown whether the first one was applied.
     assert_eq!(word(&second.after_unknown()), ("unknown", "unavailable"));
 }
+
+/// What the database says of this transaction alone says nothing of the one before, of which nobody knows whether it was committed.
+#[tokio::test]
+async fn what_ends_a_repetition_after_an_unknown_attempt_proves_nothing_of_that_one() {
+    let bench = Bench::new().await;
+    let insert = "INSERT INTO items VALUES (1)";
+    let first = run(&bench, "idempotent", insert, json!({"min": 0})).await;
+    assert_eq!(word(&first).0, "applied");
+    let there_already = run(&bench, "idempotent", insert, json!({"min": 0})).await;
+    assert_eq!(word(&there_already), ("definite_failure", "tool_error"));
+    assert_eq!(
+        word(&there_already.after_unknown()),
+        ("unknown", "unavailable")
+    );
+    let slow = "SELECT pg_sleep(60)";
+    let tool = expecting("idempotent", slow, &json!({"min": 0}));
+    let cut = bench
+        .attempt(&tool, &json!({}), context(Duration::from_secs(1)))
+        .await;
+    assert_eq!(word(&cut), ("definite_failure", "timeout"));
+    assert_eq!(word(&cut.after_unknown()), ("not_started", "timeout"));
+}

@@ -190,6 +190,24 @@ async fn a_no_to_a_repetition_is_no_proof_and_spreads_no_secret() {
 }
 
 #[tokio::test]
+async fn what_is_not_the_tools_own_no_says_nothing_of_an_earlier_attempt() {
+    let ended = |details: Value| {
+        let what = Message::fixed("the database ended the statement", "数据库终止了语句");
+        let failure = ToolFailure::new(Code::Timeout, what).with_details(details);
+        ran(Outcome::DefiniteFailure(failure))
+    };
+    for (earlier_unknown, expected) in [
+        (false, OutcomeWord::DefiniteFailure),
+        (true, OutcomeWord::NotStarted),
+    ] {
+        let told = around(earlier_unknown)
+            .after(ended(json!({"sqlstate": "57014"})))
+            .await;
+        assert_eq!(told.word(), expected);
+    }
+}
+
+#[tokio::test]
 async fn an_answer_is_held_against_the_output_schema_however_long_it_is() {
     let long = "x".repeat(100 * 1024);
     for (answer, fits) in [
