@@ -421,6 +421,8 @@ DECLARE
     details json := json_strip_nulls(json_build_object('reason', left(cancel.reason, 2000), 'role', session_user));
     -- When the last attempt that may have had the effect runs out of time: it may have ended before that.
     until timestamptz;
+    -- Somebody outside the fleet has it, and answers later.
+    is_handed boolean;
 BEGIN
     IF coalesce(btrim(cancel.actor), '') = '' OR length(cancel.actor) > 200 THEN
         RAISE EXCEPTION 'actor must say who cancels it, in 1 to 200 characters' USING ERRCODE = 'invalid_parameter_value';
@@ -434,6 +436,7 @@ BEGIN
             NULL::uuid, NULL::uuid;
         RETURN;
     END IF;
+    is_handed := o.awaiting IN ('client', 'completion');
     IF o.state = 'in_doubt' THEN
         RETURN QUERY SELECT 'in_doubt', o.state::text, NULL::uuid, o.dispatcher_id;
     ELSIF o.state = 'running' THEN
@@ -443,25 +446,29 @@ BEGIN
             VALUES (o.call_id, o.rev + 1, 'running', 'running', cancel.actor, 'cancel_requested', o.attempt_id, details);
         END IF;
         RETURN QUERY SELECT 'cancel_requested', o.state::text, o.worker_id, o.dispatcher_id;
-    ELSIF (o.effect_unknown OR o.awaiting = 'client') AND o.effect IN ('idempotent', 'once') THEN
+    ELSIF (o.effect_unknown OR is_handed) AND o.effect IN ('idempotent', 'once') THEN
         SELECT max(a.started_at + make_interval(secs => a.timeout_ms / 1000.0)) INTO until
         FROM toolfleet.ended_attempts a
         WHERE a.call_id = o.call_id AND a.outcome = 'unknown' AND NOT a.late;
-        IF o.awaiting = 'client' THEN
+        IF is_handed THEN
             -- Whoever has it may do it until its time is over.
             until := o.attempt_until;
             INSERT INTO toolfleet.ended_attempts (
-                call_id, attempt_id, number, started_at, timeout_ms, outcome, effect_known, error, over)
-            VALUES (o.call_id, o.attempt_id, o.attempts, o.attempt_started_at, o.attempt_timeout_ms, 'unknown', 'unknown', NULL, false);
+                call_id, attempt_id, number, claim_rev, worker_id, started_at, timeout_ms, outcome, effect_known, error, over)
+            VALUES (o.call_id, o.attempt_id, o.attempts, o.claim_rev, o.worker_id, o.attempt_started_at, o.attempt_timeout_ms, 'unknown', 'unknown', NULL,
+                -- No worker has anything of it any more.
+                o.awaiting = 'completion');
         END IF;
         UPDATE toolfleet.open_calls c
         SET state = 'in_doubt', awaiting = NULL, held = false, rev = c.rev + 1, doubt_since = now(), doubt_reason = 'cancelled', attempt_until = until,
             due_at = greatest(now(), until),
             last_error = json_build_object('code', 'in_doubt', 'message', CASE o.language
-                WHEN 'zh' THEN CASE WHEN o.awaiting = 'client' THEN '这次调用在交给调用方的程序之后被取消。'
+                WHEN 'zh' THEN CASE o.awaiting WHEN 'client' THEN '这次调用在交给调用方的程序之后被取消。'
+                    WHEN 'completion' THEN '这次调用在工具收到之后、回答之前被取消。'
                     ELSE '这次调用在一次效果未知的尝试之后被取消。' END
                     || '操作可能已经生效，也可能没有生效。不要重复这次调用，换用新的幂等键也不行；请交由人工查明结果。'
-                ELSE CASE WHEN o.awaiting = 'client' THEN 'The call was cancelled after the caller''s program had got it.'
+                ELSE CASE o.awaiting WHEN 'client' THEN 'The call was cancelled after the caller''s program had got it.'
+                    WHEN 'completion' THEN 'The call was cancelled after the tool had got it and before it answered.'
                     ELSE 'The call was cancelled after an attempt whose effect is unknown.' END || ' The action may or may not have been '
                     'carried out. Do not repeat the call, not with a new idempotency key either; ask a person to find out.'
                 END,
@@ -477,10 +484,12 @@ BEGIN
             json_build_object('code', 'cancelled', 'message', CASE o.language
                 WHEN 'zh' THEN
                     CASE WHEN o.awaiting = 'client' THEN '这次调用在调用方的程序交回结果之前被取消。'
+                         WHEN o.awaiting = 'completion' THEN '这次调用在工具回答之前被取消。'
                          WHEN o.attempts = 0 THEN '这次调用在执行之前被取消。' ELSE '这次调用在下一次尝试之前被取消。' END
                     || '没有做任何更改。请询问用户；如果仍然需要，请再次发送；如果带有幂等键，请换用新的幂等键，同一个幂等键只会得到同样的回答。'
                 ELSE
                     CASE WHEN o.awaiting = 'client' THEN 'The call was cancelled before the caller''s program answered.'
+                         WHEN o.awaiting = 'completion' THEN 'The call was cancelled before the tool answered.'
                          WHEN o.attempts = 0 THEN 'The call was cancelled before it ran.'
                          ELSE 'The call was cancelled before its next attempt.' END
                     || ' Nothing was changed. Ask the user; if it is still wanted, send it again, with a new idempotency key if there was one: the same one repeats this answer.'
@@ -488,7 +497,7 @@ BEGIN
                 'retryable', false, 'retry_after_ms', NULL, 'suggestion', 'ask_user'),
             cancel.actor, 'cancelled', details,
             -- Whoever has it may look all the same; what comes of that is not known.
-            CASE WHEN o.awaiting = 'client' THEN 'unknown' END::toolfleet.attempt_outcome);
+            CASE WHEN is_handed THEN 'unknown' END::toolfleet.attempt_outcome);
         RETURN QUERY SELECT 'cancelled', 'cancelled', NULL::uuid, o.dispatcher_id;
     END IF;
 END $$;
@@ -1098,6 +1107,7 @@ CREATE TABLE toolfleet.open_calls (
     rate_key text,
     awaiting text,
     approval json,
+    asked json,
     CONSTRAINT open_calls_check CHECK (((state <> 'queued'::toolfleet.call_state) OR (attempt_id IS NULL))),
     CONSTRAINT open_calls_check1 CHECK (((NOT held) OR (state = 'queued'::toolfleet.call_state))),
     CONSTRAINT open_calls_check2 CHECK (((state <> 'running'::toolfleet.call_state) OR ((attempt_id IS NOT NULL) AND (worker_id IS NOT NULL) AND (attempt_until IS NOT NULL)))),
@@ -1172,6 +1182,24 @@ BEGIN
     SELECT count(*) INTO folded FROM taken;
     RETURN folded;
 END $$;
+
+CREATE FUNCTION toolfleet.give_input(call uuid, seen integer, input json, actor text) RETURNS TABLE(rev integer)
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+    WITH given AS (
+        UPDATE toolfleet.open_calls c
+        SET state = 'queued', awaiting = NULL, held = true, rev = c.rev + 1, publish_n = c.publish_n + 1, not_before = now(), due_at = NULL,
+            asked = json_build_object('round', c.asked->'round', 'requests', c.asked->'requests', 'state', c.asked->'state',
+                                      'input', give_input.input)
+        WHERE c.call_id = give_input.call AND c.awaiting = 'input' AND c.rev = give_input.seen AND c.due_at > clock_timestamp()
+        RETURNING c.call_id, c.rev
+    ), notes AS (
+        INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason)
+        SELECT call_id, rev, 'awaiting_client', 'queued', give_input.actor, 'told' FROM given
+    )
+    SELECT rev FROM given
+$$;
 
 CREATE FUNCTION toolfleet.has_invisible(said text) RETURNS boolean
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -1696,6 +1724,50 @@ BEGIN
     RETURN total;
 END $$;
 
+CREATE FUNCTION toolfleet.park(call uuid, attempt uuid, awaiting text, wait_ms bigint, asked json, actor text) RETURNS TABLE(verdict text, rev integer, at timestamp with time zone, until timestamp with time zone)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    o toolfleet.open_calls;
+    ends timestamptz;
+BEGIN
+    SELECT * INTO o FROM toolfleet.open_calls c WHERE c.call_id = park.call FOR UPDATE;
+    IF o.attempt_id = park.attempt AND o.state = 'running' AND NOT o.cancel_requested THEN
+        IF park.awaiting = 'completion' THEN
+            ends := least(now() + park.wait_ms * interval '1 millisecond', o.deadline_at);
+            UPDATE toolfleet.open_calls c
+            SET state = 'awaiting_client', awaiting = 'completion', rev = c.rev + 1, attempt_until = ends, due_at = ends
+            WHERE c.call_id = o.call_id;
+        ELSE
+            ends := o.deadline_at;
+            INSERT INTO toolfleet.ended_attempts (
+                call_id, attempt_id, number, claim_rev, worker_id, started_at, timeout_ms, outcome, effect_known, error, over)
+            VALUES (o.call_id, o.attempt_id, o.attempts, o.claim_rev, o.worker_id, o.attempt_started_at, o.attempt_timeout_ms, 'not_started',
+                CASE WHEN o.effect = 'read' THEN 'none' ELSE 'not_applied' END::toolfleet.effect_known, NULL, true);
+            UPDATE toolfleet.open_calls c
+            SET state = 'awaiting_client', awaiting = 'input', rev = c.rev + 1, asked = park.asked, attempt_id = NULL, worker_id = NULL,
+                claim_rev = NULL, attempt_started_at = NULL, attempt_until = NULL, attempt_timeout_ms = NULL, due_at = ends,
+                unspent_attempts = c.unspent_attempts + 1
+            WHERE c.call_id = o.call_id;
+        END IF;
+        INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason, attempt_id)
+        VALUES (o.call_id, o.rev + 1, 'running', 'awaiting_client', park.actor,
+            CASE park.awaiting WHEN 'completion' THEN 'answers_later' ELSE 'asks' END, o.attempt_id);
+        RETURN QUERY SELECT 'waits', o.rev + 1, now(), ends;
+        RETURN;
+    END IF;
+    RETURN QUERY SELECT 'waits', n.rev, n.at, coalesce(o.due_at, n.at)
+    FROM toolfleet.call_notes n
+    WHERE n.call_id = park.call AND n.attempt_id = park.attempt AND n.to_state = 'awaiting_client';
+    IF NOT FOUND THEN
+        RETURN QUERY SELECT CASE WHEN EXISTS (
+            SELECT FROM toolfleet.finished_calls f WHERE f.call_id = park.call AND f.attempt_id = park.attempt AND f.actor = 'tool')
+            THEN 'over' ELSE 'not_now' END, NULL::integer, NULL::timestamptz, NULL::timestamptz;
+    END IF;
+END $$;
+
 CREATE FUNCTION toolfleet.pause_problem(c toolfleet.live_controls) RETURNS text
     LANGUAGE plpgsql STABLE
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -1824,23 +1896,23 @@ BEGIN
     SELECT call_id, attempt_id, attempts, claim_rev, worker_id, attempt_started_at, attempt_timeout_ms, 'unknown', 'unknown',
         quarantine.errors->language, false
     FROM toolfleet.open_calls
-    WHERE (state = 'running' OR awaiting = 'client') AND effect IN ('idempotent', 'once');
+    WHERE (state = 'running' OR awaiting IN ('client', 'completion')) AND effect IN ('idempotent', 'once');
     -- What stays where it is has a remark: its revision tells whoever judged it before that it has changed.
     INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason, attempt_id, details)
-    SELECT call_id, rev + 1, state, (CASE WHEN effect = 'idempotent' AND NOT cancel_requested AND awaiting = 'approval' THEN 'awaiting_client'
-            WHEN effect = 'idempotent' AND NOT cancel_requested AND awaiting IS NULL THEN 'queued' ELSE 'in_doubt' END)::toolfleet.call_state, 'ground', 'quarantine',
+    SELECT call_id, rev + 1, state, (CASE WHEN effect = 'idempotent' AND NOT cancel_requested AND awaiting IN ('approval', 'input') THEN 'awaiting_client'
+            WHEN effect = 'idempotent' AND NOT cancel_requested AND coalesce(awaiting, 'completion') = 'completion' THEN 'queued' ELSE 'in_doubt' END)::toolfleet.call_state, 'ground', 'quarantine',
         attempt_id, details
     FROM toolfleet.open_calls
     WHERE state IN ('queued', 'running', 'awaiting_client') AND effect IN ('idempotent', 'once');
     UPDATE toolfleet.open_calls
     SET rev = rev + 1, quarantined = true, effect_unknown = true, first_started_at = coalesce(first_started_at, accepted_at)
-    WHERE (state IN ('queued', 'running') OR awaiting = 'approval') AND effect = 'idempotent' AND NOT cancel_requested;
+    WHERE (state IN ('queued', 'running') OR awaiting IN ('approval', 'input', 'completion')) AND effect = 'idempotent' AND NOT cancel_requested;
     -- The attempt that the ledger remembers may not have been the last one, so what it says decides nothing any more.
     UPDATE toolfleet.open_calls
-    SET state = 'queued', attempt_id = NULL, worker_id = NULL, claim_rev = NULL, attempt_started_at = NULL,
+    SET state = 'queued', awaiting = NULL, attempt_id = NULL, worker_id = NULL, claim_rev = NULL, attempt_started_at = NULL,
         attempt_until = NULL, attempt_timeout_ms = NULL, not_before = now(), due_at = now(), publish_n = publish_n + 1,
         unspent_attempts = unspent_attempts + 1
-    WHERE state = 'running' AND effect = 'idempotent' AND NOT cancel_requested;
+    WHERE (state = 'running' OR awaiting = 'completion') AND effect = 'idempotent' AND NOT cancel_requested;
     UPDATE toolfleet.open_calls
     SET state = 'in_doubt', awaiting = NULL, held = false, rev = rev + 1, quarantined = true, doubt_since = now(), doubt_reason = 'lost_writes',
         -- A claim that was lost with the writes ends by the call's deadline.
@@ -2936,7 +3008,7 @@ CREATE VIEW toolfleet.attempts AS
             NULL::text,
             false
            FROM toolfleet.open_calls
-          WHERE ((open_calls.state = 'running'::toolfleet.call_state) OR (open_calls.awaiting = 'client'::text))) a
+          WHERE ((open_calls.state = 'running'::toolfleet.call_state) OR (open_calls.awaiting = ANY (ARRAY['client'::text, 'completion'::text])))) a
      LEFT JOIN toolfleet.worker_processes w USING (worker_id));
 
 CREATE UNLOGGED TABLE toolfleet.breaker_windows (
@@ -3055,7 +3127,7 @@ UNION ALL
             finished_calls.worker_id,
             finished_calls.attempt_id
            FROM toolfleet.finished_calls
-          WHERE (finished_calls.from_state = 'running'::toolfleet.call_state)
+          WHERE ((finished_calls.from_state = 'running'::toolfleet.call_state) OR ((finished_calls.from_state = 'awaiting_client'::toolfleet.call_state) AND (finished_calls.claim_rev IS NOT NULL)))
         UNION ALL
          SELECT open_calls.call_id,
             open_calls.claim_rev,
@@ -3063,7 +3135,7 @@ UNION ALL
             open_calls.worker_id,
             open_calls.attempt_id
            FROM toolfleet.open_calls
-          WHERE (open_calls.state = 'running'::toolfleet.call_state)) claimed
+          WHERE ((open_calls.state = 'running'::toolfleet.call_state) OR (open_calls.awaiting = 'completion'::text))) claimed
 UNION ALL
  SELECT call_notes.call_id,
     call_notes.rev AS revision,
@@ -3617,6 +3689,7 @@ CREATE VIEW toolfleet.slots AS
 CREATE TABLE toolfleet.token_secret (
     only_row boolean DEFAULT true NOT NULL,
     secret bytea DEFAULT (uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())) NOT NULL,
+    completion bytea DEFAULT (uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())) NOT NULL,
     CONSTRAINT token_secret_only_row_check CHECK (only_row)
 );
 
@@ -3659,7 +3732,15 @@ CREATE VIEW toolfleet.waiting AS
     o.tool_version,
     (o.effect)::text AS effect,
     o.awaiting,
-    COALESCE(o.attempt_started_at, o.accepted_at) AS since,
+    COALESCE(
+        CASE
+            WHEN (o.awaiting = ANY (ARRAY['completion'::text, 'input'::text])) THEN ( SELECT n.at
+               FROM toolfleet.call_notes n
+              WHERE ((n.call_id = o.call_id) AND (n.to_state = 'awaiting_client'::toolfleet.call_state))
+              ORDER BY n.rev DESC
+             LIMIT 1)
+            ELSE NULL::timestamp with time zone
+        END, o.attempt_started_at, o.accepted_at) AS since,
     o.due_at AS until,
     o.session,
     o.run,
@@ -3688,7 +3769,11 @@ CREATE VIEW toolfleet.waiting AS
         CASE
             WHEN (o.awaiting = 'approval'::text) THEN (o.approval ->> 'reason'::text)
             ELSE NULL::text
-        END AS approval_reason
+        END AS approval_reason,
+        CASE
+            WHEN ((o.awaiting = 'input'::text) AND (v.sensitive IS NULL)) THEN (o.asked -> 'requests'::text)
+            ELSE NULL::json
+        END AS requests
    FROM (toolfleet.open_calls o
      LEFT JOIN toolfleet.tool_versions v ON (((v.tool = o.tool) AND (v.version = o.tool_version))))
   WHERE (o.state = 'awaiting_client'::toolfleet.call_state);
@@ -3856,7 +3941,7 @@ CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.ended_attempts F
 
 CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.finished_calls FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_history();
 
-CREATE TRIGGER legal_moves AFTER UPDATE ON toolfleet.open_calls FOR EACH ROW WHEN (((old.state <> new.state) AND ((old.state <> ALL ('{queued,running,awaiting_client}'::toolfleet.call_state[])) OR (new.state <> ALL ('{queued,running,in_doubt}'::toolfleet.call_state[])) OR ((old.state = 'awaiting_client'::toolfleet.call_state) AND (new.state <> 'in_doubt'::toolfleet.call_state) AND ((new.state <> 'queued'::toolfleet.call_state) OR (old.awaiting IS DISTINCT FROM 'approval'::text)))))) EXECUTE FUNCTION toolfleet.refuse_illegal_move();
+CREATE TRIGGER legal_moves AFTER UPDATE ON toolfleet.open_calls FOR EACH ROW WHEN (((old.state <> new.state) AND ((old.state <> ALL ('{queued,running,awaiting_client}'::toolfleet.call_state[])) OR (new.state <> ALL ('{queued,running,in_doubt,awaiting_client}'::toolfleet.call_state[])) OR ((new.state = 'awaiting_client'::toolfleet.call_state) AND ((old.state <> 'running'::toolfleet.call_state) OR (new.awaiting <> ALL ('{completion,input}'::text[])))) OR ((old.state = 'awaiting_client'::toolfleet.call_state) AND (new.state <> 'in_doubt'::toolfleet.call_state) AND ((new.state <> 'queued'::toolfleet.call_state) OR (old.awaiting = 'client'::text)))))) EXECUTE FUNCTION toolfleet.refuse_illegal_move();
 
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.call_decisions FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 

@@ -106,6 +106,8 @@ impl Attempt {
             },
             stop: Stop::under(drain.clone()),
             progress: Progress::default(),
+            completion_token: None,
+            asked: None,
             promise: Promise::default(),
         };
         Self { context, drain }

@@ -144,7 +144,9 @@ BEGIN
         -- Calls that wait, and the secret of the tokens with which they are answered: whoever reads it can answer any of them.
         ('waiting',          NULL, 'SELECT', 'or'),
         ('approvals',        NULL, 'SELECT', 'or'),
-        ('token_secret',     NULL, 'SELECT', 'd')
+        ('token_secret',     NULL, 'SELECT', 'd'),
+        -- Workers give tools the tokens with which those answer later, and can make no other.
+        ('token_secret',     'completion', 'SELECT', 'w')
         ) AS tables (what, columns, privilege, whom)
     LOOP
         IF one.columns = 'all but done_secret' THEN
@@ -164,6 +166,8 @@ BEGIN
         ('settle',            'do'),
         ('cancel',            'do'),
         ('decide',            'do'),
+        ('park',              'w'),
+        ('give_input',        'd'),
         ('mark_calls',        'o'),
         ('reserve_retries',   'o'),
         ('release_retries',   'o'),

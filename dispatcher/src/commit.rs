@@ -33,7 +33,7 @@ use crate::{
     publish::publish,
     refusal::Refusal,
     repetition, replay, starts,
-    waiters::Waiting,
+    waiters::{WaitFor, Waiting},
 };
 
 /// How often an accept without an answer is sent, made safe by its key.
@@ -143,7 +143,10 @@ async fn committed(
         let left = left.saturating_sub(committed.elapsed());
         // Counted from the request: its caller does not wait longer because the ledger was slow.
         let wait = until.saturating_duration_since(Instant::now());
-        if let Some(envelope) = waiting.decided(wait, left, None).await {
+        if let Some(envelope) = waiting
+            .decided(WaitFor::QuestionAfter(0), wait, left, None)
+            .await
+        {
             reached(Checkpoint::Decided);
             repetition::ended(door, call, &envelope).await;
             return Answer::told(envelope, bytes_max(&door.bus), call.language);

@@ -8,7 +8,7 @@ use fleet::{
         PgPool,
         ledger::{Accepting, Completing},
     },
-    wire::token::TokenSecret,
+    wire::token::Tokens,
 };
 
 use crate::{
@@ -26,7 +26,7 @@ pub(crate) struct Door {
     pub(crate) registry: Registry,
     pub(crate) accepting: Accepting,
     pub(crate) completing: Completing,
-    pub(crate) tokens: TokenSecret,
+    pub(crate) tokens: Tokens,
     pub(crate) quota: Quota,
     pub(crate) publisher: Publisher,
     pub(crate) events: Events,

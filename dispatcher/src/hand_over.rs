@@ -2,7 +2,7 @@
 
 use fleet::{
     approval::ApprovalWanted,
-    call::State,
+    call::{Awaiting, State},
     ids::AttemptId,
     manifest::{ApprovalSpec, ApprovedBy},
     store::{
@@ -86,7 +86,8 @@ pub(crate) fn awaited(door: &Door, call: &NewCall, at: AcceptedAt) -> Option<Awa
         turn,
     };
     let args = changed(&call.args).filter(|_| !call.coercions.is_empty());
-    Some(awaits(door, &handed, until(call, wait, at), args, approval))
+    let until = until(call, wait, at);
+    Some(awaits(door, &handed, until, args, approval, None))
 }
 
 /// As the statement has it: the end of its time, but not behind its deadline, which is not counted before a yes.
@@ -105,6 +106,7 @@ fn awaits(
     until: OffsetDateTime,
     args: Option<Box<RawValue>>,
     approval: Option<ToApprove>,
+    requests: Option<Box<RawValue>>,
 ) -> Awaits {
     let (wanted, args_hash) = approval
         .map(|ToApprove { wanted, args_hash }| (wanted, args_hash))
@@ -112,8 +114,9 @@ fn awaits(
     let by = wanted.as_ref().map(|wanted| wanted.by);
     // Who decides sees no sensitive values, and who sent them has them.
     let is_open = wanted.as_ref().is_none_or(|wanted| wanted.salt.is_none());
-    // Operators decide by their own rights.
-    let has_token = by.is_none_or(|by| by == ApprovedBy::Caller);
+    // Operators decide by their own rights, and a tool has got its token with the attempt.
+    let is_callers = handed.awaiting != Awaiting::Completion;
+    let has_token = is_callers && by.is_none_or(|by| by == ApprovedBy::Caller);
     Awaits {
         whom: handed.awaiting,
         until,
@@ -122,6 +125,7 @@ fn awaits(
         by,
         args_hash,
         reason: wanted.and_then(|wanted| wanted.reason),
+        requests,
     }
 }
 
@@ -129,13 +133,26 @@ fn changed(args: &str) -> Option<Box<RawValue>> {
     RawValue::from_string(args.to_owned()).ok()
 }
 
+/// Whether the call waits for somebody of whom its caller knows; its tool is none.
+pub(crate) fn is_for_caller(row: &CallRow) -> bool {
+    match &row.state {
+        CallState::Awaiting(awaiting) => awaiting.handed.awaiting != Awaiting::Completion,
+        CallState::Queued { .. }
+        | CallState::Running { .. }
+        | CallState::InDoubt(_)
+        | CallState::Ended(_) => false,
+    }
+}
+
 /// The accepted envelope of a call that exists, with what it waits for.
 pub(crate) fn standing(door: &Door, row: &CallRow, replayed: bool) -> Answer {
     let awaiting = match &row.state {
         CallState::Awaiting(awaiting) => {
             let args = awaiting.changed_args.as_deref().and_then(changed);
+            let requests = awaiting.requests.as_deref().and_then(changed);
             let (handed, until) = (&awaiting.handed, awaiting.until);
-            Some(awaits(door, handed, until, args, awaiting.approval.clone()))
+            let approval = awaiting.approval.clone();
+            Some(awaits(door, handed, until, args, approval, requests))
         }
         CallState::Queued { .. }
         | CallState::Running { .. }
@@ -158,7 +175,7 @@ pub(crate) fn shown_to_operator(door: &Door, row: &CallRow) -> Answer {
             ..
         }) => Some(Awaits {
             token: None,
-            ..awaits(door, handed, *until, None, Some(approval.clone()))
+            ..awaits(door, handed, *until, None, Some(approval.clone()), None)
         }),
         _ => None,
     };
@@ -190,7 +207,8 @@ pub(crate) fn tell_standing(door: &Door, row: &CallRow, at: OffsetDateTime) {
         return;
     };
     let (handed, until) = (&awaiting.handed, awaiting.until);
-    let Awaits { whom, token, .. } = awaits(door, handed, until, None, awaiting.approval.clone());
+    let approval = awaiting.approval.clone();
+    let Awaits { whom, token, .. } = awaits(door, handed, until, None, approval, None);
     let event = || Event {
         call_id: row.call_id,
         sequence: Event::sequence(row.rev, 0),

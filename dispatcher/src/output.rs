@@ -1,17 +1,19 @@
-//! `output`: the program of a caller hands in the answer of a call that it was given to run.
+//! `output`: whoever was given a call hands in what came of it, or what its tool has asked for.
 //!
-//! Who has the token was given the call; without it the call does not exist. The answer is checked as one of a tool is, and
-//! recorded once: the same answer again gets the stored envelope, another one is a conflict. It settles a doubt that its lateness
-//! has left. `body` reads the request.
+//! Who has the token was given the call; without it the call does not exist (`holder`). The answer is checked as one of a tool is,
+//! and recorded once: the same answer again gets the stored envelope, another one is a conflict. It settles a doubt that its lateness
+//! has left. `body` reads the request, and `told` gives a tool what it has asked for.
 
 mod body;
+mod holder;
+mod told;
 
 use std::{sync::Arc, time::Duration};
 
 use fleet::{
     call::{Awaiting, Effect, Language, Source, State},
     checkpoint::{Checkpoint, reached},
-    ending::{ClientAnswer, EndedAttempt, Ending, Fact, Guard, Known},
+    ending::{EndedAttempt, Ending, Fact, Guard, Known, LaterAnswer},
     ids::{AttemptId, CallId, Label, ToolName},
     registry::Tool,
     said,
@@ -20,38 +22,55 @@ use fleet::{
         complete::Moved,
         read::{CallRow, CallState},
     },
-    wire::{
-        code::Code,
-        error::ErrorBody,
-        message::Message,
-        token::{Handed, HandedAs},
-    },
+    wire::{code::Code, error::ErrorBody, message::Message},
 };
 use serde_json::{json, value::RawValue};
 
-use self::body::{FORM, read};
+use self::{
+    body::{FORM, HandedIn, read},
+    holder::{TokenHolder, holder},
+};
 use crate::{
     answer::Answer, arguments::aside, door::Door, form, news, refusal::Refusal, replay,
     request::Request,
 };
 
-/// The author in the history.
-const ACTOR: &str = "client";
+/// The author in the history: the program of a caller.
+const CLIENT: &str = "client";
+/// The author in the history: a tool that answers later.
+const TOOL: &str = "tool";
 /// How long the ledger may take to record an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Records the answer and returns the call as it is decided.
+/// When a tool may send again what came while another attempt of it is under way, in milliseconds.
+const NEXT_ATTEMPT_MS: u64 = 1_000;
+
+/// Records what was handed in, and returns the call as it stands then.
 pub(crate) async fn output(door: &Door, request: &Request<'_>) -> Result<Answer, Refusal> {
     let tenant = request.tenant()?;
     let body = request.body.to_vec();
-    let (call, token, answer) = aside(move || read(&body)).await?;
-    let answer = Arc::new(answer);
+    let (call, token, handed_in) = aside(move || read(&body)).await?;
+    let answer = match handed_in {
+        HandedIn::Answer(answer) => Arc::new(answer),
+        HandedIn::Input(input) => return told::take(door, call, &token, &input, &tenant).await,
+    };
     // Once more if it moved meanwhile.
     for _ in 0..2 {
         let row = replay::find(door, call, &tenant).await?;
-        let from = match open_for(door, &row, &token).await? {
-            Found::Over => return over(door, &row, &answer).await,
-            Found::Open(state, attempt) => (state, attempt),
+        let from = match holder(door, &row, &token).await? {
+            TokenHolder::Asked(_) => return Err(told::not_answered()),
+            TokenHolder::Of(whom, attempt) => HandedOut {
+                whom,
+                attempt,
+                state: row.state(),
+            },
+            TokenHolder::Earlier => match of_later_attempt(door, &row, &answer)? {
+                Some(from) => from,
+                None => return over(door, &row, &answer).await,
+            },
         };
+        if row.state().is_terminal() {
+            return over(door, &row, &answer).await;
+        }
         if let Some(envelope) = record(door, &row, from, &answer, &tenant).await? {
             return Ok(envelope);
         }
@@ -63,42 +82,60 @@ pub(crate) async fn output(door: &Door, request: &Request<'_>) -> Result<Answer,
     Err(Refusal::too_early(Code::Conflict, what, 100))
 }
 
-/// Whether a call can still take an answer, for who has its token.
-enum Found {
-    /// It waits, or is in doubt, about this attempt.
-    Open(State, AttemptId),
-    /// It is over.
-    Over,
+/// What an answer is about: the attempt as which the call was handed out, and where the call stands.
+#[derive(Debug, Clone, Copy)]
+struct HandedOut {
+    whom: Awaiting,
+    attempt: AttemptId,
+    state: State,
 }
 
-/// Whoever has no token of it learns nothing of the call, not even that it is there.
-async fn open_for(door: &Door, row: &CallRow, token: &str) -> Result<Found, Refusal> {
-    let attempt = match &row.state {
-        // Nobody was handed what waits for a yes.
-        CallState::Awaiting(_) => row.attempt_id(),
-        CallState::InDoubt(doubtful) => doubtful.attempt,
-        CallState::Ended(_) => {
-            let stored = awaiting::stored(&door.pool, row.call_id).await;
-            stored
-                .map_err(|error| Refusal::unreadable(&error))?
-                .and_then(|stored| stored.attempt_id)
-        }
-        CallState::Queued { .. } | CallState::Running { .. } => None,
+/// An answer to an earlier attempt of a tool that recognises its key: what it did then, it did for the later attempt as well. That it
+/// did not then says nothing of the later one. `None`: the call is over.
+fn of_later_attempt(
+    door: &Door,
+    row: &CallRow,
+    answer: &LaterAnswer,
+) -> Result<Option<HandedOut>, Refusal> {
+    let tool = tool_of(door, row)?;
+    let counts = match tool.manifest.effect {
+        Effect::Read | Effect::Idempotent => matches!(answer, LaterAnswer::Did(_)),
+        Effect::Once | Effect::Transaction => false,
     };
-    let attempt = attempt.ok_or_else(Refusal::not_found)?;
-    let handed = Handed {
-        call: row.call_id,
-        awaiting: Awaiting::Client,
-        turn: HandedAs::Attempt(attempt),
-    };
-    if !door.tokens.is_of(token, &handed) {
+    if !counts {
         return Err(Refusal::not_found());
     }
     let state = row.state();
-    Ok(if state.is_terminal() {
-        Found::Over
-    } else {
-        Found::Open(state, attempt)
+    match &row.state {
+        CallState::Ended(_) => Ok(None),
+        CallState::Awaiting(_) | CallState::InDoubt(_) => {
+            let attempt = row.attempt_id().ok_or_else(Refusal::not_found)?;
+            Ok(Some(HandedOut {
+                whom: Awaiting::Completion,
+                attempt,
+                state,
+            }))
+        }
+        CallState::Queued { .. } | CallState::Running { .. } => {
+            let what = Message::fixed(
+                "another attempt of this call is under way; send the answer again until it is taken",
+                "这次调用正在进行另一次尝试；请重新发送这个结果，直到被接受为止",
+            );
+            Err(Refusal::too_early(Code::Conflict, what, NEXT_ATTEMPT_MS))
+        }
+    }
+}
+
+/// The version of its tool that the call was accepted with.
+fn tool_of(door: &Door, row: &CallRow) -> Result<Arc<Tool>, Refusal> {
+    let tool = row.tool.parse().ok();
+    let tool = tool.and_then(|name: ToolName| door.registry.version(&name, row.tool_version));
+    tool.ok_or_else(|| {
+        let what = Message::fixed(
+            "this dispatcher has not read the version of its tool yet",
+            "这个 dispatcher 还没有读到它的工具的版本",
+        );
+        Refusal::new(Code::StoreUnavailable, what)
     })
 }
 
@@ -106,28 +143,21 @@ async fn open_for(door: &Door, row: &CallRow, token: &str) -> Result<Found, Refu
 async fn record(
     door: &Door,
     row: &CallRow,
-    (state, attempt): (State, AttemptId),
-    answer: &Arc<ClientAnswer>,
+    from: HandedOut,
+    answer: &Arc<LaterAnswer>,
     tenant: &Label,
 ) -> Result<Option<Answer>, Refusal> {
-    let tool = row.tool.parse().ok();
-    let tool = tool.and_then(|name: ToolName| door.registry.version(&name, row.tool_version));
-    let Some(tool) = tool else {
-        let what = Message::fixed(
-            "this dispatcher has not read the version of its tool yet",
-            "这个 dispatcher 还没有读到它的工具的版本",
-        );
-        return Err(Refusal::new(Code::StoreUnavailable, what));
-    };
+    let tool = tool_of(door, row)?;
     if proves_nothing(row, answer, tool.manifest.effect) {
-        let details = json!({ "state": state });
+        let details = json!({ "state": from.state });
         return Err(Refusal::new(Code::Conflict, STILL_IN_DOUBT).with_details(|_| details.clone()));
     }
+    let is_limited = tool.manifest.concurrency.is_some();
     let (call, language, answer) = (row.call_id, row.language, Arc::clone(answer));
     // Megabytes may have to be held against a schema and shortened.
     let deciding = move || {
         fits(&tool, &answer)?;
-        let ending = ending((call, language), &tool, state, attempt, &answer);
+        let ending = ending((call, language), &tool, from, &answer);
         let kept = ending.keeping(tool.manifest.sensitive.as_ref());
         Ok((ending, kept))
     };
@@ -137,6 +167,10 @@ async fn record(
         Ok(Some(moved)) => {
             reached(Checkpoint::OutputTaken);
             ended(door, row.call_id, &ending, &moved).await;
+            if is_limited {
+                // Its place is free.
+                news::ring(&door.bus, door.bus.subjects.room(), bytes::Bytes::new()).await;
+            }
             replay::as_it_stands(door, row.call_id, tenant, false)
                 .await
                 .map(Some)
@@ -145,7 +179,7 @@ async fn record(
         Err(error @ StoreError::Refused { .. }) => {
             tracing::warn!(
                 error = fleet::telemetry::report(&error),
-                "the ledger does not take the answer of a caller's program"
+                "the ledger does not take an answer that was handed in"
             );
             let what = Message::fixed(
                 "the answer cannot be stored; send a smaller one",
@@ -163,21 +197,21 @@ const STILL_IN_DOUBT: Message = Message::fixed(
 );
 
 /// Whether an answer about a doubt leaves it a doubt. After lost writes another attempt may be forgotten, so only success is evidence.
-const fn proves_nothing(row: &CallRow, answer: &ClientAnswer, effect: Effect) -> bool {
+const fn proves_nothing(row: &CallRow, answer: &LaterAnswer, effect: Effect) -> bool {
     let CallState::InDoubt(doubtful) = &row.state else {
         return false;
     };
     match answer {
-        ClientAnswer::Did(_) => false,
-        ClientAnswer::Failed { not_done, .. } => {
+        LaterAnswer::Did(_) => false,
+        LaterAnswer::Failed { not_done, .. } => {
             doubtful.quarantined || (effect.may_doubt() && !*not_done)
         }
     }
 }
 
 /// Whether the answer is one that the tool may give. One that does not fit is refused, and the call waits on.
-fn fits(tool: &Tool, answer: &ClientAnswer) -> Result<(), Refusal> {
-    let ClientAnswer::Did(result) = answer else {
+fn fits(tool: &Tool, answer: &LaterAnswer) -> Result<(), Refusal> {
+    let LaterAnswer::Did(result) = answer else {
         return Ok(());
     };
     let limit = tool.manifest.output_limit;
@@ -202,9 +236,12 @@ fn fits(tool: &Tool, answer: &ClientAnswer) -> Result<(), Refusal> {
 fn ending(
     (call, language): (CallId, Language),
     tool: &Tool,
-    state: State,
-    attempt: AttemptId,
-    answer: &ClientAnswer,
+    HandedOut {
+        whom,
+        attempt,
+        state,
+    }: HandedOut,
+    answer: &LaterAnswer,
 ) -> Ending {
     let effect = tool.manifest.effect;
     let known = Known {
@@ -216,9 +253,17 @@ fn ending(
     };
     let (word, failure) = (answer.word(), answer.failure());
     let ended = EndedAttempt::of(effect, word, failure, true, language);
-    let fact = Fact::Submitted(state, answer);
+    let fact = Fact::Submitted {
+        from: state,
+        by: whom,
+        answer,
+    };
     let guard = Guard::Attempt(attempt);
-    let actor = ACTOR.to_owned();
+    let actor = match whom {
+        Awaiting::Completion => TOOL,
+        Awaiting::Client | Awaiting::Approval | Awaiting::Input => CLIENT,
+    };
+    let actor = actor.to_owned();
     let ending = Ending::by(&fact, &known, call, guard, Some(ended), actor);
     ending.shortened(tool.manifest.large_result.as_ref(), language)
 }
@@ -234,14 +279,15 @@ async fn ended(door: &Door, call: CallId, ending: &Ending, moved: &Moved) {
 }
 
 /// The answer of a call that is over: the same one again is told what it came to, any other that it is too late.
-async fn over(door: &Door, row: &CallRow, answer: &ClientAnswer) -> Result<Answer, Refusal> {
+async fn over(door: &Door, row: &CallRow, answer: &LaterAnswer) -> Result<Answer, Refusal> {
     let stored = awaiting::stored(&door.pool, row.call_id).await;
     let stored = stored.map_err(|error| Refusal::unreadable(&error))?;
     let Some(stored) = stored else {
         return Err(Refusal::not_found());
     };
     let state = row.state();
-    if stored.source != Source::Client {
+    let is_handed_in = stored.by == CLIENT || stored.by == TOOL;
+    if !is_handed_in || stored.source == Source::Settled {
         let what = said!(
             "the call is over, and not by an answer of yours: it is {state}",
             "这次调用已经结束，但不是由你的结果决定的：状态是 {state}"
@@ -261,18 +307,18 @@ async fn over(door: &Door, row: &CallRow, answer: &ClientAnswer) -> Result<Answe
 }
 
 /// Whether the stored answer is this one, as far as it was stored.
-fn is_same(door: &Door, row: &CallRow, stored: &awaiting::Stored, answer: &ClientAnswer) -> bool {
+fn is_same(door: &Door, row: &CallRow, stored: &awaiting::Stored, answer: &LaterAnswer) -> bool {
     let tool = row.tool.parse().ok();
     let tool = tool.and_then(|name: ToolName| door.registry.version(&name, row.tool_version));
     match (answer, &stored.result, &stored.error) {
-        (ClientAnswer::Did(result), Some(had), None) => {
+        (LaterAnswer::Did(result), Some(had), None) => {
             let sensitive = tool
                 .as_ref()
                 .and_then(|tool| tool.manifest.sensitive.as_ref());
             let kept = sensitive.and_then(|sensitive| sensitive.kept(result));
             kept.as_deref().unwrap_or(result) == had
         }
-        (ClientAnswer::Failed { failure, .. }, None, Some(had)) => {
+        (LaterAnswer::Failed { failure, .. }, None, Some(had)) => {
             let Ok(had) = serde_json::from_str::<ErrorBody>(had) else {
                 return false;
             };

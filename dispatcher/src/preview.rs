@@ -202,7 +202,10 @@ async fn submit(
         .chain_update([0])
         .chain_update(waiting.minutes_left.to_be_bytes())
         .chain_update(made);
-    let key = door.tokens.preview_key(call, &asked.finalize().into());
+    let key = door
+        .tokens
+        .callers
+        .preview_key(call, &asked.finalize().into());
     let prefer = format!("wait={WAIT_S}");
     let deadline = tool.manifest.deadline.as_millis().min(DEADLINE_MS);
     let deadline = deadline.to_string();

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use fleet::{
-    call::State,
     ids::{CallId, Label},
     store::{
         PgPool,
@@ -22,6 +21,7 @@ use crate::{
     door::Door,
     hand_over, news,
     refusal::Refusal,
+    waiters::WaitFor,
 };
 
 const UNKNOWN_VERSION: Message = Message::fixed(
@@ -124,12 +124,17 @@ pub(crate) async fn wait_for(
     let row = find(door, call, tenant).await?;
     waiting.may_be_told_with(row.done_secret);
     // Who submits it is the one who has to do it.
-    if replayed && row.state() == State::AwaitingClient {
+    if replayed && hand_over::is_for_caller(&row) {
         return Ok(hand_over::standing(door, &row, replayed));
     }
+    let wait_for = if replayed {
+        WaitFor::QuestionAfter(row.rev)
+    } else {
+        WaitFor::Decision
+    };
     let wait = until.saturating_duration_since(Instant::now());
     if !row.state().answers_waiters()
-        && let Some(envelope) = waiting.decided(wait, row.left(), elsewhere).await
+        && let Some(envelope) = waiting.decided(wait_for, wait, row.left(), elsewhere).await
         && let Ok(envelope) = envelope.decode()
     {
         let envelope = Envelope {

@@ -106,7 +106,7 @@ impl Replies {
 mod tests {
     use super::*;
 
-    const SHIPPED: &str = "_INBOX.{tenant}., _INBOX_operator.,_INBOX_gateway.,_R_.";
+    const SHIPPED: &str = "_INBOX.{tenant}., _INBOX_operator.,_INBOX_service.,_INBOX_gateway.,_R_.";
 
     fn allows(replies: &str, tenant: &str, reply: &str) -> bool {
         let subjects = Subjects::new("toolfleet".parse().unwrap());

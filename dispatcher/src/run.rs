@@ -90,7 +90,7 @@ impl Started {
             bus,
             prefix,
         } = joined;
-        let tokens = tokens::secret(&mut connection).await?;
+        let tokens = tokens::secrets(&mut connection).await?;
         drop(connection);
         let mut started = Self {
             bus: bus.clone(),

@@ -37,8 +37,44 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{expiry::Expiry, running::Running};
 
-/// What a waiter gets: the result envelope, not marked as replayed. `None` until the call is decided.
+/// What a waiter gets: the result envelope, not marked as replayed. `None` where the call is not decided.
 pub(crate) type Decided = Option<EncodedEnvelope>;
+
+/// What is known of an awaited call.
+#[derive(Debug, Clone, Default)]
+enum Known {
+    /// Nothing that ends a wait.
+    #[default]
+    Open,
+    /// Its tool asks its caller for something, at this revision.
+    Asks(i32),
+    /// It is decided.
+    Decided(EncodedEnvelope),
+}
+
+impl Known {
+    const fn is_decided(&self) -> bool {
+        matches!(self, Self::Decided(_))
+    }
+
+    /// Whether it ends this wait.
+    const fn ends(&self, wait: WaitFor) -> bool {
+        match (self, wait) {
+            (Self::Decided(_), _) => true,
+            (Self::Asks(rev), WaitFor::QuestionAfter(seen)) => *rev > seen,
+            (Self::Asks(_), WaitFor::Decision) | (Self::Open, _) => false,
+        }
+    }
+}
+
+/// What ends a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WaitFor {
+    /// That the call is decided.
+    Decision,
+    /// That too, or that its tool asks for something after this revision: who waits is the one who knows it.
+    QuestionAfter(i32),
+}
 
 /// The waiting callers, by call.
 #[derive(Debug, Clone)]
@@ -61,7 +97,7 @@ struct Table {
 
 #[derive(Debug)]
 struct Awaited {
-    decided: watch::Sender<Decided>,
+    decided: watch::Sender<Known>,
     /// With what the call's worker proves its answer. Without one every answer comes from the row.
     secret: Option<DoneSecret>,
     is_rung: bool,
@@ -89,7 +125,7 @@ impl Waiters {
     pub(crate) fn register(&self, call: CallId, secret: Option<DoneSecret>) -> Waiting {
         let mut waiters = self.lock();
         let awaited = waiters.calls.entry(call).or_insert_with(|| Awaited {
-            decided: watch::Sender::new(None),
+            decided: watch::Sender::new(Known::Open),
             secret: None,
             is_rung: false,
         });
@@ -107,7 +143,21 @@ impl Waiters {
     fn tell(&self, envelope: EncodedEnvelope) {
         // A waiter that has left meanwhile does not need it.
         if let Some(awaited) = self.lock().calls.get(&envelope.call()) {
-            awaited.decided.send_replace(Some(envelope));
+            awaited.decided.send_replace(Known::Decided(envelope));
+        }
+    }
+
+    /// Wakes the waiters of a call who know what its tool asks for at this revision.
+    fn tell_question(&self, call: CallId, rev: i32) {
+        if let Some(awaited) = self.lock().calls.get(&call) {
+            let is_new = |known: &Known| known.ends(WaitFor::QuestionAfter(rev - 1));
+            awaited.decided.send_if_modified(|known| {
+                let tells = !is_new(known);
+                if tells {
+                    *known = Known::Asks(rev);
+                }
+                tells
+            });
         }
     }
 
@@ -120,7 +170,7 @@ impl Waiters {
             return Some(word);
         };
         match awaited.secret.and_then(|secret| word.proven_by(secret)) {
-            Some(envelope) => drop(awaited.decided.send_replace(Some(envelope))),
+            Some(envelope) => drop(awaited.decided.send_replace(Known::Decided(envelope))),
             None => {
                 metrics().unproven_answer();
                 self.ring(&mut waiters, call);
@@ -134,7 +184,7 @@ impl Waiters {
         let Some(awaited) = waiters.calls.get_mut(&call) else {
             return;
         };
-        if !awaited.is_rung && awaited.decided.borrow().is_none() {
+        if !awaited.is_rung && !awaited.decided.borrow().is_decided() {
             awaited.is_rung = true;
             waiters.rung.push(call);
             self.0.rung.notify_one();
@@ -157,7 +207,7 @@ impl Waiters {
         self.lock()
             .calls
             .iter()
-            .filter(|(_, awaited)| awaited.decided.borrow().is_none())
+            .filter(|(_, awaited)| !awaited.decided.borrow().is_decided())
             .map(|(call, _)| *call)
             .collect()
     }
@@ -273,12 +323,12 @@ impl Waiters {
         };
         for row in rows {
             match row.envelope(false) {
-                Ok(envelope) => {
-                    let envelope = envelope.as_ref().and_then(EncodedEnvelope::of);
-                    envelope
-                        .into_iter()
-                        .for_each(|envelope| self.tell(envelope));
+                Ok(Some(envelope)) => {
+                    if let Some(envelope) = EncodedEnvelope::of(&envelope) {
+                        self.tell(envelope);
+                    }
                 }
+                Ok(None) => self.tell_question(row.call_id, row.rev),
                 Err(error) => {
                     tracing::error!(error = report(&error), "a decided call cannot be read");
                 }
@@ -287,7 +337,7 @@ impl Waiters {
     }
 
     /// Has the call looked at when it expires, `left` from now, and again as often as that is worth it. Never returns.
-    async fn look_when_over(&self, call: CallId, mut left: Duration) -> Decided {
+    async fn look_when_over(&self, call: CallId, mut left: Duration) -> Known {
         loop {
             sleep(left).await;
             left = self.0.expiry.look(call).await;
@@ -307,7 +357,7 @@ async fn hand_on(bus: &Bus, word: Word) {
 pub(crate) struct Waiting {
     call: CallId,
     /// `None` only while it is dropped.
-    decided: Option<watch::Receiver<Decided>>,
+    decided: Option<watch::Receiver<Known>>,
     waiters: Waiters,
 }
 
@@ -319,10 +369,11 @@ impl Waiting {
         }
     }
 
-    /// The decision, or `None` when the wait is over. The call expires `left` from now, unless it ends before. `elsewhere`
-    /// receives what workers tell other dispatchers.
+    /// The decision; `None` when the wait is over, or what it is for came that is no decision. The call expires `left` from now, unless it
+    /// ends before. `elsewhere` receives what workers tell other dispatchers.
     pub(crate) async fn decided(
         &mut self,
+        wait_for: WaitFor,
         wait: Duration,
         left: Duration,
         mut elsewhere: Option<Subscriber>,
@@ -337,12 +388,16 @@ impl Waiting {
             std::future::pending().await
         };
         let decided = self.decided.as_mut()?;
-        tokio::select! {
-            decided = decided.wait_for(Option::is_some) => decided.ok().and_then(|decided| decided.clone()),
+        let known = tokio::select! {
+            known = decided.wait_for(|known| known.ends(wait_for)) => known.ok()?.clone(),
             never = heard => never,
-            () = sleep(wait) => None,
+            () = sleep(wait) => Known::Open,
             // Most calls expire long after their callers have left: those set no second timer.
             never = waiters.look_when_over(call, left), if left < wait => never,
+        };
+        match known {
+            Known::Decided(envelope) => Some(envelope),
+            Known::Open | Known::Asks(_) => None,
         }
     }
 }

@@ -94,6 +94,11 @@ pub enum ClientOutput<'a> {
         /// The result, any JSON.
         result: Box<RawValue>,
     },
+    /// What its tool has asked for.
+    Told {
+        /// A JSON object.
+        input: Box<RawValue>,
+    },
     /// It failed.
     Failed {
         /// What went wrong.

@@ -74,6 +74,10 @@ words! {
         Approval = "approval",
         /// For the program of its caller, which runs the tool.
         Client = "client",
+        /// For its tool, which has said that it answers later.
+        Completion = "completion",
+        /// For its caller, of whom the tool wants to know something before it goes on.
+        Input = "input",
     }
 }
 

@@ -36,6 +36,7 @@ pub mod controls;
 
 pub mod approval;
 pub mod hold;
+pub mod input;
 pub mod rate_key;
 
 pub mod lost_writes;

@@ -18,6 +18,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     call::{Effect, EffectKnown, Language, words},
+    input::ToolWish,
     taken_back::TakenBack,
     wire::{code::Code, message::Message},
 };
@@ -169,6 +170,8 @@ pub struct ToolFailure {
     pub(crate) is_mark: bool,
     /// Why the platform ended the attempt, where the tool was not the reason.
     pub(crate) taken_back: Option<TakenBack>,
+    /// What the tool waits for: then it is no failure, unless the call cannot wait.
+    pub(crate) wanted: Option<ToolWish>,
 }
 
 /// A [`ToolFailure`] in one language, as it is stored.
@@ -238,6 +241,7 @@ impl ToolFailure {
             details: None,
             is_mark: false,
             taken_back: None,
+            wanted: None,
         }
     }
 
@@ -256,6 +260,18 @@ impl ToolFailure {
             retry_after_ms: self.retry_after_ms,
             details: self.details.as_ref(),
         }
+    }
+
+    /// Marks an attempt whose tool waits for something. Where its call cannot wait, the failure counts.
+    #[must_use]
+    pub fn waiting_for(mut self, wanted: ToolWish) -> Self {
+        self.wanted = Some(wanted);
+        self
+    }
+
+    /// What the tool waits for, if it does.
+    pub const fn wanted(&self) -> Option<&ToolWish> {
+        self.wanted.as_ref()
     }
 
     /// Marks an attempt that the platform ended and not its tool: it does not count against `max_attempts`.

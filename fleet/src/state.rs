@@ -9,13 +9,15 @@
 //!         │     expired / cancelled / failed                            │        attempt answers late)
 //!         │                                  silent, cancel, lost: write│
 //!         └────▶ awaiting_client ───────────────────────────────────────┘
-//!                      │ answer: succeeded / failed; silent, cancel: a read is expired / cancelled
-//!                      │ a yes: queued; a no: failed; neither in time: expired
+//!              ▲       │ answer: succeeded / failed; silent, cancel: a read is expired / cancelled
+//!         wait │       │ a yes: queued; a no: failed; neither in time: expired
+//!      running ┘       │ what was asked for: queued; a tool that answers later and does not: again, as after an attempt
 //! ```
 //!
 //! A call that needs a yes waits for it before anything of it runs, so nothing of it has happened when it ends there.
 //! A call of a tool that its caller's program runs is handed out when it is accepted, once and never again: a write of which
-//! nothing is heard is in doubt.
+//! nothing is heard is in doubt. So is a write of a tool that said that it would answer later and does not, unless another attempt with
+//! the same key may follow. A tool that asks for something has not begun.
 //!
 //! A doubt that a person abandons is `failed` too: nobody will ever know its effect, and nothing else follows from it.
 //!
@@ -46,6 +48,8 @@ words! {
         Expire = "expire",
         /// The caller cancelled it.
         Cancel = "cancel",
+        /// Its tool answers later, or wants to know something first.
+        Wait = "wait",
         /// Who may decide has said that it may run.
         Approve = "approve",
         /// Postgres lost writes, so the row of a `once` call is not proof any more.
@@ -69,20 +73,22 @@ pub struct IllegalMove {
 ///
 /// The move is not in the list.
 pub const fn next(state: State, event: Move) -> Result<State, IllegalMove> {
-    use Move::{Again, Approve, Cancel, Claim, Doubt, Expire, Fail, Quarantine, Succeed};
+    use Move::{Again, Approve, Cancel, Claim, Doubt, Expire, Fail, Quarantine, Succeed, Wait};
     use State::{AwaitingClient, Cancelled, Expired, Failed, InDoubt, Queued, Running, Succeeded};
     let illegal = Err(IllegalMove { state, event });
     match state {
         // Where it was handed out, what is heard of it decides, and silence about a write proves nothing.
         AwaitingClient => match event {
-            // Only where it waits for a yes: what was handed out is never handed out again.
+            // Only where it waits for a yes, and never a call that was handed to its caller's program.
             Approve => Ok(Queued),
+            // Only where its tool has had it: by the same rules as after an attempt, or with what the tool asked for.
+            Again => Ok(Queued),
             Succeed => Ok(Succeeded),
             Fail => Ok(Failed),
             Doubt | Quarantine => Ok(InDoubt),
             Expire => Ok(Expired),
             Cancel => Ok(Cancelled),
-            Claim | Again => illegal,
+            Claim | Wait => illegal,
         },
         Queued => match event {
             Claim => Ok(Running),
@@ -93,10 +99,11 @@ pub const fn next(state: State, event: Move) -> Result<State, IllegalMove> {
             Cancel => Ok(Cancelled),
             // An `idempotent` call whose last attempt is unknown may run out of time before the next.
             Doubt | Quarantine => Ok(InDoubt),
-            Again | Approve => illegal,
+            Again | Approve | Wait => illegal,
         },
         Running => match event {
             Again => Ok(Queued),
+            Wait => Ok(AwaitingClient),
             Doubt | Quarantine => Ok(InDoubt),
             Succeed => Ok(Succeeded),
             Fail => Ok(Failed),
@@ -108,7 +115,7 @@ pub const fn next(state: State, event: Move) -> Result<State, IllegalMove> {
         InDoubt => match event {
             Succeed => Ok(Succeeded),
             Fail => Ok(Failed),
-            Claim | Again | Doubt | Expire | Cancel | Approve | Quarantine => illegal,
+            Claim | Again | Doubt | Expire | Cancel | Wait | Approve | Quarantine => illegal,
         },
         Succeeded | Failed | Cancelled | Expired => illegal,
     }
@@ -179,9 +186,11 @@ mod tests {
                 "running --fail--> failed",
                 "running --expire--> expired",
                 "running --cancel--> cancelled",
+                "running --wait--> awaiting_client",
                 "running --quarantine--> in_doubt",
                 "in_doubt --succeed--> succeeded",
                 "in_doubt --fail--> failed",
+                "awaiting_client --again--> queued",
                 "awaiting_client --doubt--> in_doubt",
                 "awaiting_client --succeed--> succeeded",
                 "awaiting_client --fail--> failed",

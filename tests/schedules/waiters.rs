@@ -24,7 +24,7 @@ use crate::{
         running::Running,
         time::{Duration, NEVER, timeout},
     },
-    woven::waiters::Waiters,
+    woven::waiters::{WaitFor, Waiters},
 };
 
 /// Who can tell.
@@ -146,7 +146,7 @@ impl World {
         spawn(async move {
             let mut waiting = world.waiters.register(id, Some(secret_of(id)));
             let deciding = spawn(world.clone().decide(id));
-            let told = waiting.decided(NEVER, NEVER, None).await;
+            let told = waiting.decided(WaitFor::Decision, NEVER, NEVER, None).await;
             let told = told.expect("told nothing although somebody waits");
             is_true_of(id, &told);
             saw("who submitted was told");
@@ -172,7 +172,11 @@ impl World {
                 saw("the row had it");
                 EncodedEnvelope::of(&row)
             }
-            None => waiting.decided(wait, NEVER, Some(elsewhere)).await,
+            None => {
+                waiting
+                    .decided(WaitFor::Decision, wait, NEVER, Some(elsewhere))
+                    .await
+            }
         };
         match told {
             Some(told) => is_true_of(id, &told),

@@ -109,7 +109,10 @@ const WAITERS: Source = Source {
             "use crate::world::{expiry::Expiry, running::Running};",
         ),
         ("std::sync::MutexGuard", "shuttle::sync::MutexGuard"),
-        ("watch::Sender::new(None)", "watch::channel(None).0"),
+        (
+            "watch::Sender::new(Known::Open)",
+            "watch::channel(Known::Open).0",
+        ),
     ],
     mistakes: &[
         (
@@ -118,11 +121,11 @@ const WAITERS: Source = Source {
         ),
         (
             "        let call = Subjects::call_of_done(subject);\n",
-            "        let call = Subjects::call_of_done(subject);\n        if planted(\"a word about another call is believed\") && let Some(wrong) = crate::waiters::as_of_another(&payload) && let Some(call) = call && let Some(waiting) = self.lock().calls.get(&call) { waiting.decided.send_replace(Some(wrong)); }\n",
+            "        let call = Subjects::call_of_done(subject);\n        if planted(\"a word about another call is believed\") && let Some(wrong) = crate::waiters::as_of_another(&payload) && let Some(call) = call && let Some(waiting) = self.lock().calls.get(&call) { waiting.decided.send_replace(Known::Decided(wrong)); }\n",
         ),
         (
-            "                Ok(envelope) => {\n",
-            "                Ok(_) if planted(\"the poll tells nobody\") => {}\n                Ok(envelope) => {\n",
+            "                Ok(Some(envelope)) => {\n",
+            "                Ok(_) if planted(\"the poll tells nobody\") => {}\n                Ok(Some(envelope)) => {\n",
         ),
         (
             "awaited.secret.and_then(|secret| word.proven_by(secret))",

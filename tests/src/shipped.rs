@@ -83,7 +83,8 @@ impl User {
             Self::Worker => "_INBOX_worker.default",
             Self::Programs => "_INBOX_worker.programs",
             Self::Operator => "_INBOX_operator",
-            Self::Service | Self::Charge => "_INBOX",
+            Self::Service => "_INBOX_service.tools-translate+tools-add_term",
+            Self::Charge => "_INBOX_service.tools-charge",
             Self::Agent => "_INBOX.default",
             Self::Acme => "_INBOX.acme",
             Self::Beta => "_INBOX.beta",
@@ -131,7 +132,8 @@ pub struct Shipped {
 
 impl Shipped {
     /// Where dispatchers answer, as `nats-config` tells them.
-    pub const REPLIES: &str = "_INBOX.{tenant}.,_INBOX_operator.,_INBOX_gateway.,_R_.";
+    pub const REPLIES: &str =
+        "_INBOX.{tenant}.,_INBOX_operator.,_INBOX_service.,_INBOX_gateway.,_R_.";
 
     /// Starts it in this folder and waits until it listens. Of the configuration only what is the machine's is replaced:
     /// where it listens, and where it keeps its streams.

@@ -50,6 +50,10 @@ pub enum Reply {
     DoneAfter(Duration),
     /// Does nothing, and answers with this status when the test releases the effect.
     StatusWhenReleased(u16),
+    /// Does it, and says with 202 that its answer comes later.
+    Later,
+    /// The same, and says so when the test releases the effect.
+    LaterWhenReleased,
 }
 
 /// One request as it arrived.
@@ -301,6 +305,11 @@ async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byt
         Reply::StatusWhenReleased(status) => {
             released(&shared, &what).await;
             code(status).into_response()
+        }
+        Reply::Later => StatusCode::ACCEPTED.into_response(),
+        Reply::LaterWhenReleased => {
+            released(&shared, &what).await;
+            StatusCode::ACCEPTED.into_response()
         }
         Reply::DoneAfter(while_) => {
             tokio::time::sleep(while_).await;

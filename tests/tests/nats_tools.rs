@@ -164,6 +164,8 @@ fn context(time: Duration) -> AttemptContext {
         }),
         stop: Stop::under(CancellationToken::new()),
         progress: Progress::default(),
+        completion_token: None,
+        asked: None,
         promise: Promise::default(),
     }
 }

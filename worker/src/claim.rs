@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use fleet::{
+    call::Awaiting,
     checkpoint::{Checkpoint, reached},
     ids::{AttemptId, CallId},
     modes::Brake,
+    registry::Tool,
     store::{
         StoreError,
         claim::ClaimRow,
@@ -13,7 +15,9 @@ use fleet::{
         read::{self, CallState},
     },
     telemetry::{metrics, report},
+    wire::token::{Handed, HandedAs},
 };
+use secrecy::SecretString;
 use tokio::time::Instant;
 
 use crate::{
@@ -90,6 +94,7 @@ pub(crate) async fn claim(worker: &WorkerProcess, mut gated: Gated) -> Result<Ru
     if tool.manifest.rate_limit.is_some() && claimed.attempt == 1 {
         metrics().waited_for_start(&tool.manifest.name, millis(claimed.queued_ms));
     }
+    let completion_token = completion_token(worker, &tool, call, attempt_id);
     let args = gated.args.take();
     let args = args.filter(|_| claimed.args_hash == gated.args_hash);
     Ok(Running {
@@ -102,9 +107,26 @@ pub(crate) async fn claim(worker: &WorkerProcess, mut gated: Gated) -> Result<Ru
             claim_sent,
             timeout,
             args,
+            completion_token,
             entry,
         },
     })
+}
+
+/// With what its tool may answer later, if its manifest says that it may.
+fn completion_token(
+    worker: &WorkerProcess,
+    tool: &Tool,
+    call: CallId,
+    attempt: AttemptId,
+) -> Option<SecretString> {
+    tool.manifest.completion.as_ref()?;
+    let handed = Handed {
+        call,
+        awaiting: Awaiting::Completion,
+        turn: HandedAs::Attempt(attempt),
+    };
+    Some(worker.completion_tokens.token(&handed).into())
 }
 
 /// Why a claim took nothing: the row says it.

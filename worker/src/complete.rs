@@ -30,6 +30,7 @@ use crate::{
     large_results::pass as large_results,
     late,
     onion::Round,
+    park,
     stage::{Attempt, Executed, Execution},
     suppression::is_suppressed,
     worker::WorkerProcess,
@@ -47,6 +48,7 @@ const LOOK_PAUSE_MAX: Duration = Duration::from_millis(500);
 /// never given back, for the tool may have run.
 pub(crate) async fn complete(worker: &WorkerProcess, mut executed: Executed) -> Option<Box<Round>> {
     let mut round = executed.round.take();
+    park::bound(&mut executed);
     let ended = tell(worker, &executed).await;
     if let Some(round) = &mut round {
         round.ended(ended);
@@ -58,6 +60,11 @@ pub(crate) async fn complete(worker: &WorkerProcess, mut executed: Executed) -> 
 async fn tell(worker: &WorkerProcess, executed: &Executed) -> EndedView {
     let Attempt { claimed, tool, .. } = &executed.attempt;
     let (call, name) = (claimed.call_id, &tool.manifest.name);
+    if executed.wanted().is_some()
+        && let Some(ended) = Box::pin(park::pass(worker, executed)).await
+    {
+        return ended;
+    }
     if let Some(pause) = cool_down::asked(worker, executed) {
         Box::pin(cool_down::close(worker, executed, pause)).await;
     }

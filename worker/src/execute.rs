@@ -269,11 +269,16 @@ fn taken_back(why: TakenBack, what: Message) -> Execution {
 /// own has another key: what both ask may keep the answer to a key.
 fn idempotency_key(attempt: &Attempt, tool: &Tool) -> String {
     let (call, name) = (attempt.claimed.call_id, &tool.manifest.name);
-    if *name == attempt.tool.manifest.name {
+    if is_own(attempt, tool) {
         call.to_string()
     } else {
         format!("{call}-{name}")
     }
+}
+
+/// Whether it is the call's own tool, and none in its place.
+fn is_own(attempt: &Attempt, tool: &Tool) -> bool {
+    tool.manifest.name == attempt.tool.manifest.name
 }
 
 /// What a tool is told that runs in an attempt: the call's own, or one in its place. `until`: when it must have answered.
@@ -318,6 +323,12 @@ pub(crate) fn context_of(
         },
         stop: attempt.entry.stop.clone(),
         progress: Progress::default(),
+        // Both are of the call's own tool alone.
+        completion_token: attempt
+            .completion_token
+            .clone()
+            .filter(|_| is_own(attempt, tool)),
+        asked: claimed.asked.clone().filter(|_| is_own(attempt, tool)),
         promise: Promise::of(&attempt.tool),
     }
 }

@@ -165,6 +165,10 @@ impl Layer for Observe {
 
     fn ended(&mut self, execution: &Execution) {
         if let Some(failure) = execution.failure() {
+            if failure.wanted().is_some() {
+                // It has neither answered nor failed.
+                return;
+            }
             spans::failed(&self.span, failure.code);
         }
         let tool = &self.tool.manifest.name;
@@ -257,6 +261,12 @@ async fn asked(
             answer.into_outcome()
         }
     };
+    if let Some(failure) = execution.failure()
+        && failure.wanted().is_some()
+    {
+        // There is no answer yet that they could see.
+        return execution;
+    }
     match execution {
         Execution::Ran(outcome) => Execution::Ran(ask(outcome, is_probe).await),
         // What is committed is what was answered.

@@ -95,6 +95,7 @@ mod intercept;
 
 mod answer;
 mod news;
+mod park;
 mod progress;
 mod redact;
 

@@ -29,7 +29,7 @@ use fleet::{
         ledger::{Claiming, Completing},
         rights::Duty,
         session::Postgres,
-        tool_role,
+        tokens, tool_role,
         workers::{self, WorkerRow},
     },
 };
@@ -164,6 +164,7 @@ impl Started {
         let pool = postgres.pool(4);
         let registry = Registry::default();
         registry.refresh(&pool).await?;
+        let completion_tokens = tokens::completion_secret(&mut connection).await?;
 
         let id = WorkerId::generate();
         // Before the worker is registered: a registered worker without a lock could never be proven gone.
@@ -193,6 +194,7 @@ impl Started {
             completing: Completing::start(&postgres, &mut lanes),
             executors,
             secrets: Secrets::new(config.secrets.clone()),
+            completion_tokens,
             interceptors,
             // As many as there may be attempts, and as many again.
             hearing: Hearing::new(2 * config.concurrency.max(64)),

@@ -10,6 +10,7 @@ use fleet::{
     ending::{EndedAttempt, Known, Moved},
     fallback::StandIn,
     ids::{AttemptId, CallId},
+    input::ToolWish,
     modes::InterceptMode,
     outcome::{Outcome, OutcomeWord, ToolFailure},
     registry::Tool,
@@ -17,6 +18,7 @@ use fleet::{
     taken_back::TakenBack,
     wire::code::Code,
 };
+use secrecy::SecretString;
 use tokio::time::Instant;
 
 use crate::{
@@ -78,6 +80,8 @@ pub(crate) struct Attempt {
     pub(crate) timeout: Duration,
     /// What its message had of its arguments, if it was right, and if another tool may need them.
     pub(crate) args: Option<String>,
+    /// With what its tool may answer later, if its manifest says that it may.
+    pub(crate) completion_token: Option<SecretString>,
     pub(crate) entry: Entry,
 }
 
@@ -242,6 +246,19 @@ impl Executed {
     pub(crate) fn has_stopped(&self) -> bool {
         let judged = self.judged.as_ref();
         self.execution.has_stopped() && judged.is_none_or(|judged| judged.has_stopped)
+    }
+
+    /// What its tool waits for, where its call may wait for that.
+    pub(crate) fn wanted(&self) -> Option<&ToolWish> {
+        let Execution::Ran(outcome) = &self.execution else {
+            return None;
+        };
+        let wanted = outcome.failure()?.wanted()?;
+        let may = match wanted {
+            ToolWish::Completion => self.attempt.tool.manifest.completion.is_some(),
+            ToolWish::Input(_) => true,
+        };
+        may.then_some(wanted)
     }
 
     /// Whether nothing was sent, because the breaker is open: the attempt was made to ask another tool.

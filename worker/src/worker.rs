@@ -19,7 +19,7 @@ use fleet::{
         ledger::{Claiming, Completing},
         session::Postgres,
     },
-    wire::proof::DoneSecret,
+    wire::{proof::DoneSecret, token::TokenSecret},
 };
 use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -67,6 +67,8 @@ pub(crate) struct WorkerProcess {
     pub(crate) completing: Completing,
     pub(crate) executors: Executors,
     pub(crate) secrets: Secrets,
+    /// The secret of the tokens of tools that may answer later.
+    pub(crate) completion_tokens: TokenSecret,
     /// The interceptors of the program, by their order.
     pub(crate) interceptors: Arc<[Link]>,
     /// Lets them hear how calls ended.

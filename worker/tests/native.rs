@@ -166,6 +166,8 @@ impl Scene {
             trace: TraceContext::default(),
             stop: self.stop.clone(),
             progress: Progress::default(),
+            completion_token: None,
+            asked: None,
             promise: Promise::default(),
         };
         prepared.unwrap().run(context).await

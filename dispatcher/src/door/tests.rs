@@ -3,7 +3,14 @@
 
 use std::time::Duration;
 
-use fleet::{config::BusArgs, store::session::Postgres, wire::code::Code};
+use fleet::{
+    config::BusArgs,
+    store::session::Postgres,
+    wire::{
+        code::Code,
+        token::{TokenSecret, Tokens},
+    },
+};
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 use tokio::{
@@ -73,7 +80,10 @@ async fn door_and_server() -> (Door, JoinSet<()>, JoinSet<()>) {
         registry: Registry::default(),
         accepting: Accepting::start(&postgres, &mut tasks),
         completing: Completing::start(&postgres, &mut tasks),
-        tokens: TokenSecret::new(b"a secret"),
+        tokens: Tokens {
+            callers: TokenSecret::new(b"a secret"),
+            tools: TokenSecret::new(b"another"),
+        },
         quota: Quota::new(limits, pool.clone()),
         publisher,
         events: Events::start(&bus, &mut tasks),

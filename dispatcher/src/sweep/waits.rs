@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use fleet::{
     call::Awaiting,
-    ending::{EndedAttempt, Ending, Fact, Guard, Known},
+    delay,
+    ending::{EndedAttempt, Ending, Fact, Guard, Known, Tries},
     outcome::OutcomeWord,
+    registry::Tool,
     store::{
         StoreError,
         awaiting::{self, WaitOver},
@@ -32,20 +34,49 @@ impl Sweep {
             let is_last = over.len() < usize::try_from(STEP_ROWS).unwrap_or(usize::MAX);
             let (silent, undecided): (Vec<_>, Vec<_>) = over
                 .into_iter()
-                .partition(|call| call.awaiting == Awaiting::Client);
+                .partition(|call| matches!(call.awaiting, Awaiting::Client | Awaiting::Completion));
             for (over, pass) in [(silent, "wait_over"), (undecided, "undecided")] {
-                self.end_all(over.into_iter().map(ending).collect(), pass)
-                    .await;
+                let endings = over.iter().filter_map(|call| self.ending(call));
+                self.end_all(endings.collect(), pass).await;
             }
             if is_last {
                 return Ok(());
             }
         }
     }
+
+    /// The ending of a call for which nobody came; `None`: the version of its tool is not read yet.
+    fn ending(&self, call: &WaitOver) -> Option<Ending> {
+        Some(match call.awaiting {
+            Awaiting::Client => ending(call, &Fact::ClientSilent),
+            Awaiting::Approval => ending(call, &Fact::Undecided),
+            Awaiting::Input => ending(call, &Fact::NotTold),
+            Awaiting::Completion => {
+                let name = call.tool.parse().ok()?;
+                let tool = self.registry.version(&name, call.tool_version)?;
+                ending(call, &Fact::ToolSilent(tries(call, &tool)))
+            }
+        })
+    }
 }
 
-/// The ending of a call for which nobody came.
-fn ending(call: WaitOver) -> Ending {
+/// How often its tool may be tried again. The time was up, so no budget of retries is asked: that is a worker's.
+fn tries<'a>(call: &WaitOver, tool: &'a Tool) -> Tries<'a> {
+    let policy = &tool.manifest.retry;
+    let honoured = tool.manifest.idempotency.as_ref();
+    let honoured = honoured.map(|idempotency| idempotency.valid_for);
+    Tries {
+        policy,
+        spent: call.spent,
+        taken_back: None,
+        pause: delay::after_attempt(policy, call.call_id, call.spent),
+        remaining: call.remaining,
+        key_remaining: honoured.map(|honoured| honoured.saturating_sub(call.since_first_start)),
+        is_suppressed: false,
+    }
+}
+
+fn ending(call: &WaitOver, fact: &Fact<'_>) -> Ending {
     let known = Known {
         effect: call.effect,
         language: call.language,
@@ -53,19 +84,16 @@ fn ending(call: WaitOver) -> Ending {
         earlier_unknown: call.effect_unknown,
         applied_late: false,
     };
-    let fact = match call.awaiting {
-        Awaiting::Client => Fact::ClientSilent,
-        Awaiting::Approval => Fact::Undecided,
-    };
-    // Whoever has it may still act.
+    // A program of its caller may still act for the fleet. Of a tool that answers later no worker has anything any more.
+    let has_stopped = call.awaiting == Awaiting::Completion;
     let unknown = || {
         let (effect, word) = (call.effect, OutcomeWord::Unknown);
-        EndedAttempt::of(effect, word, None, false, call.language)
+        EndedAttempt::of(effect, word, None, has_stopped, call.language)
     };
     let (guard, attempt) = match call.attempt_id {
         Some(attempt) => (Guard::Attempt(attempt), Some(unknown())),
         None => (Guard::Queued(call.rev), None),
     };
     let actor = "sweep".to_owned();
-    Ending::by(&fact, &known, call.call_id, guard, attempt, actor)
+    Ending::by(fact, &known, call.call_id, guard, attempt, actor)
 }

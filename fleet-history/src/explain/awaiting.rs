@@ -1,17 +1,71 @@
 //! Why a call waits for somebody outside the fleet, until when, and who can end that.
 
+use fleet::call::Awaiting;
+
 use super::{
     explanation::{Explanation, because},
-    facts::{ApprovalFacts, Facts},
+    facts::{ApprovalFacts, Facts, WaitFacts},
 };
 use crate::instant::instant;
 
 /// Whom it waits for.
 pub(super) fn awaiting(facts: &Facts) -> Explanation {
-    match &facts.approval {
-        Some(wanted) => approval(facts, wanted),
-        None => client(facts),
+    match (&facts.approval, &facts.wait) {
+        (Some(wanted), _) => approval(facts, wanted),
+        (None, Some(wait)) if wait.whom == Awaiting::Input => input(facts, wait),
+        (None, Some(wait)) => completion(facts, wait),
+        (None, None) => client(facts),
     }
+}
+
+/// Its tool has said that it answers later.
+fn completion(facts: &Facts, wait: &WaitFacts) -> Explanation {
+    let (since, until) = (instant(wait.since), instant(wait.until));
+    if wait.until <= facts.now {
+        return because(
+            "completion_silent",
+            format!(
+                "its tool said at {since} that it would answer later, and should have answered by {until}"
+            ),
+            "the sweep of a dispatcher ends it within seconds: it is tried again, a read expires, a write is in doubt; if it stays, no \
+             dispatcher runs",
+        );
+    }
+    because(
+        "awaiting_completion",
+        format!(
+            "its tool said at {since} that it answers later, and has until {until}; no worker runs it meanwhile"
+        ),
+        format!(
+            "look in the remote system whether it works on it; it hands in its answer with the token that it was given \
+             ({tool}, docs/completion.md)",
+            tool = facts.tool
+        ),
+    )
+}
+
+/// Its tool wants to know something.
+fn input(facts: &Facts, wait: &WaitFacts) -> Explanation {
+    let (since, until) = (instant(wait.since), instant(wait.until));
+    if wait.until <= facts.now {
+        return because(
+            "not_told",
+            format!("its tool asked for something at {since}, and nobody had told it by {until}"),
+            "the sweep of a dispatcher ends it within seconds, and nothing of it was done; if it stays, no dispatcher runs",
+        );
+    }
+    because(
+        "awaiting_input",
+        format!(
+            "its tool asked for something at {since} and goes on when it is told; at {until} the call expires, and nothing of it has been done"
+        ),
+        format!(
+            "its caller answers: what is asked is in requests of the view waiting, and the answer goes in with toolfleet calls output \
+             {call}{tenant} --token TOKEN --input JSON (docs/asking.md)",
+            call = facts.call_id,
+            tenant = whose(facts)
+        ),
+    )
 }
 
 /// Somebody has to say yes.
@@ -138,6 +192,31 @@ mod tests {
         assert!(told.next.contains(command), "{told:?}");
         waiting["approval"]["until"] = json!("2026-11-20T12:00:01Z");
         assert_eq!(found(&waiting).reason, "undecided");
+    }
+
+    #[test]
+    fn a_call_that_waits_for_its_tool_or_for_what_that_asked_is_told_so() {
+        let mut waiting = attempt(&json!({}));
+        waiting["state"] = json!("awaiting_client");
+        for (whom, reason, over) in [
+            ("completion", "awaiting_completion", "completion_silent"),
+            ("input", "awaiting_input", "not_told"),
+        ] {
+            waiting["wait"] = json!({
+                "whom": whom, "since": "2026-11-20T12:00:01Z", "until": "2026-11-20T13:00:00Z"});
+            let told = found(&waiting);
+            assert_eq!(told.reason, reason, "{told:?}");
+            assert!(
+                told.because.contains("2026-11-20T13:00:00.000Z"),
+                "{told:?}"
+            );
+            waiting["wait"]["until"] = json!("2026-11-20T12:00:01Z");
+            assert_eq!(found(&waiting).reason, over);
+        }
+        let silent = json!({"worker_fenced": true, "by_tool": true, "why": "completion_silent"});
+        let told = found(&doubt(&silent));
+        assert_eq!(told.reason, "in_doubt_completion");
+        assert!(told.next.contains("settles it, too"), "{told:?}");
     }
 
     #[test]

@@ -84,6 +84,10 @@ const CLIENT: &str = "client";
 const CLIENT_SILENT: &str = "client_silent";
 /// The reason in the history for a call about which nobody decided.
 const UNDECIDED: &str = "undecided";
+/// The reason in the history for a call whose tool did not answer although it had said that it would.
+const COMPLETION_SILENT: &str = "completion_silent";
+/// The reason in the history for a call whose tool was not told what it had asked for.
+const NOT_TOLD: &str = "not_told";
 /// The reason in the history for an end with a kept answer.
 const ANSWERED: &str = "answered_from_the_cache";
 
@@ -177,6 +181,31 @@ fn expired(facts: &Facts, history: &EndedFacts) -> Explanation {
             ),
             format!(
                 "see whether that program runs, and whether the timeout of its tool is long enough; then {AGAIN}"
+            ),
+        );
+    }
+    if facts.last.reason == COMPLETION_SILENT {
+        return because(
+            COMPLETION_SILENT,
+            format!(
+                "its tool had said that it would answer later, and had not by {}",
+                instant(ended)
+            ),
+            format!(
+                "see what became of it in the remote system, and whether completion.wait of its tool is long enough (docs/completion.md); \
+                 then {AGAIN}"
+            ),
+        );
+    }
+    if facts.last.reason == NOT_TOLD {
+        return because(
+            NOT_TOLD,
+            format!(
+                "its tool had asked for something and was not told by {}, and nothing of it was done",
+                instant(ended)
+            ),
+            format!(
+                "see whether its caller answers questions of tools (docs/asking.md); then {AGAIN}"
             ),
         );
     }

@@ -1,7 +1,7 @@
 //! What the views say of one call at one moment. It judges nothing.
 
 use fleet::{
-    call::State,
+    call::{Awaiting, State},
     ids::CallId,
     lease::LATE,
     modes::InterceptMode,
@@ -89,6 +89,9 @@ pub struct Facts {
     /// What it waits for, where that is a yes.
     #[serde(default)]
     pub(crate) approval: Option<ApprovalFacts>,
+    /// What it waits for, where that is its tool's answer, or what its tool has asked for.
+    #[serde(default)]
+    pub(crate) wait: Option<WaitFacts>,
     /// What is known of its doubt.
     pub(crate) doubt: Option<Doubt>,
     /// Its last move that was not a remark.
@@ -111,6 +114,16 @@ impl Facts {
     pub fn nats_is_away(&mut self, finding: Finding) {
         self.nats_away = Some(finding);
     }
+}
+
+/// For whom it waits, since when and until when.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct WaitFacts {
+    pub(crate) whom: Awaiting,
+    #[serde(with = "time::serde::rfc3339")]
+    pub(crate) since: OffsetDateTime,
+    #[serde(with = "time::serde::rfc3339")]
+    pub(crate) until: OffsetDateTime,
 }
 
 /// Whose yes it waits for, and until when.
@@ -254,6 +267,9 @@ pub(crate) struct Doubt {
     /// Whether the program of its caller has it, or had it, and no worker.
     #[serde(default)]
     pub(crate) by_client: bool,
+    /// Whether its tool had said that it would answer later.
+    #[serde(default)]
+    pub(crate) by_tool: bool,
     pub(crate) quarantined: bool,
     #[serde(with = "time::serde::rfc3339::option")]
     pub(crate) attempt_until: Option<OffsetDateTime>,

@@ -113,9 +113,12 @@ SELECT row_to_json(f)::text FROM (
                        (SELECT json_agg(d.actor ORDER BY d.at) FROM toolfleet.approvals d
                         WHERE d.call_id = $1 AND d.decision = 'approve') AS approved_by
                 FROM toolfleet.waiting w WHERE w.call_id = $1) a) END AS approval,
+           CASE WHEN c.awaiting IN ('completion', 'input') THEN (SELECT row_to_json(a) FROM (
+                SELECT w.awaiting AS whom, w.since, w.until FROM toolfleet.waiting w WHERE w.call_id = $1) a) END AS wait,
            (SELECT row_to_json(d) FROM (
                 -- An attempt without a worker is one by the caller's own program.
-                SELECT since, why, worker_fenced, attempt_id IS NOT NULL AND worker IS NULL AS by_client, quarantined, attempt_until, probes, probe_state,
+                SELECT since, why, worker_fenced, attempt_id IS NOT NULL AND worker IS NULL AS by_client,
+                       why = 'completion_silent' AS by_tool, quarantined, attempt_until, probes, probe_state,
                        next_probe_at,
                        CASE WHEN error->'details'->'cause' IS NOT NULL THEN json_build_object(
                            'message', error->'details'->'cause'->>'message',

@@ -137,6 +137,13 @@ pub(super) fn in_doubt(facts: &Facts) -> Explanation {
             ),
         );
     }
+    if doubt.by_tool && doubt.probes == 0 {
+        return because(
+            "in_doubt_completion",
+            format!("{what}; its tool had taken it, and had said that it would answer later"),
+            format!("{look}; what that tool still hands in settles it, too (docs/completion.md)"),
+        );
+    }
     if !doubt.worker_fenced {
         return because(
             "in_doubt_not_fenced",

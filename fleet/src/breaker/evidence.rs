@@ -33,6 +33,9 @@ fn of_failure(failure: &ToolFailure) -> Option<TargetHealth> {
     if failure.why_taken_back().is_some() {
         return None;
     }
+    if failure.wanted().is_some() {
+        return Some(TargetHealth::Answered);
+    }
     match failure.code {
         Code::Timeout => Some(TargetHealth::Failed),
         Code::Unavailable if has_answered(failure) => Some(TargetHealth::Answered),

@@ -64,13 +64,15 @@ impl Rights {
     }
 }
 
+/// Where services are answered that hand in what they answer later.
+const SERVICE_INBOX: &str = "_INBOX_service";
 /// Where the callers of other accounts are answered: the server's own names for their inboxes.
 const IMPORTED: &str = "_R_.>";
 /// Where the server says what a user may do.
 pub const USER_INFO: &str = "$SYS.REQ.USER.INFO";
 
 impl NatsRole<'_> {
-    /// What its inboxes begin with, as `nats-config` tells its programs. A service has none.
+    /// What its inboxes begin with, as `nats-config` tells its programs. That of a service is named by its subjects.
     pub fn inbox(&self) -> String {
         match self {
             Self::Dispatcher { .. } => "_INBOX_dispatcher".to_owned(),
@@ -79,7 +81,10 @@ impl NatsRole<'_> {
                 format!("_INBOX_worker.{}", queues.join("+"))
             }
             Self::Operator => "_INBOX_operator".to_owned(),
-            Self::Service { .. } => "_INBOX".to_owned(),
+            Self::Service { subjects } => {
+                let named: Vec<String> = subjects.iter().map(|one| one.replace('.', "-")).collect();
+                format!("{SERVICE_INBOX}.{}", named.join("+"))
+            }
             Self::Agent { tenant } => format!("_INBOX.{tenant}"),
         }
     }
@@ -92,11 +97,12 @@ impl NatsRole<'_> {
             Self::Operator => operator(subjects),
             Self::Service { subjects: served } => {
                 let others = [subjects.every_tool_cancel(), "$SRV.>".to_owned()];
-                return Rights {
-                    publish: Vec::new(),
+                Rights {
+                    // What it answers later, with the token that it was given.
+                    publish: vec![subjects.output_endpoint()],
                     subscribe: [served, &others].concat(),
                     answers: true,
-                };
+                }
             }
             Self::Agent { tenant } => Rights {
                 publish: vec![
@@ -114,7 +120,7 @@ impl NatsRole<'_> {
         };
         let own = format!("{inbox}.>");
         // A process asks itself, to learn that the server has received what it sent before.
-        if !matches!(self, Self::Agent { .. }) {
+        if !matches!(self, Self::Agent { .. } | Self::Service { .. }) {
             rights.publish.push(own.clone());
             rights.publish.push(USER_INFO.to_owned());
         }
@@ -161,7 +167,15 @@ fn dispatcher(subjects: &Subjects, tenants: Option<&[Label]>) -> Rights {
         Some(tenants) => publish.extend(tenants.iter().map(|tenant| format!("_INBOX.{tenant}.>"))),
         None => publish.push("_INBOX.>".to_owned()),
     }
-    publish.extend(["_INBOX_operator.>", "_INBOX_gateway.>", IMPORTED].map(str::to_owned));
+    publish.extend(
+        [
+            "_INBOX_operator.>",
+            "_INBOX_service.>",
+            "_INBOX_gateway.>",
+            IMPORTED,
+        ]
+        .map(str::to_owned),
+    );
     let subscribe = vec![
         subjects.call_endpoint(),
         subjects.batch_endpoint(),

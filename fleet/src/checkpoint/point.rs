@@ -20,6 +20,8 @@ words! {
         Answered = "answered",
         /// What the caller's own program handed in is recorded; neither it nor anybody who waits was told.
         OutputTaken = "output_taken",
+        /// What a tool asked for is recorded; neither who gave it nor anybody who releases calls was told.
+        InputTaken = "input_taken",
         /// A decision about a call that waits for a yes is recorded; neither who made it nor anybody who waits was told.
         Ruled = "ruled",
 
@@ -52,6 +54,8 @@ words! {
         CompleteSent = "complete_sent",
         /// The outcome is recorded; the waiting caller was not told.
         Completed = "completed",
+        /// That the call waits for its tool, or for its caller, is recorded; nobody was told.
+        Parked = "parked",
         /// The waiting caller was told.
         Replied = "replied",
         /// It was counted how attempts of a tool with a breaker ended; the ledger was not told.
@@ -110,6 +114,7 @@ impl Checkpoint {
             | Self::Decided
             | Self::Answered
             | Self::OutputTaken
+            | Self::InputTaken
             | Self::Ruled => Role::Dispatcher,
             Self::Delivered
             | Self::Skipped
@@ -125,6 +130,7 @@ impl Checkpoint {
             | Self::FellBack
             | Self::CompleteSent
             | Self::Completed
+            | Self::Parked
             | Self::Replied
             | Self::Counted
             | Self::Reported => Role::Worker,
@@ -144,7 +150,7 @@ impl Checkpoint {
     }
 
     /// Whether a process gets here only now and then: when a target that failed is tried again, a rate is used up, or a tool has a
-    /// cache or a fallback.
+    /// cache or a fallback, or waits for something.
     pub const fn is_rare(self) -> bool {
         matches!(
             self,
@@ -152,6 +158,7 @@ impl Checkpoint {
                 | Self::Permitted
                 | Self::Paced
                 | Self::FellBack
+                | Self::Parked
                 | Self::Counted
                 | Self::Reported
         )
@@ -175,6 +182,7 @@ impl Checkpoint {
             | Self::Decided
             | Self::Answered
             | Self::OutputTaken
+            | Self::InputTaken
             | Self::Ruled
             | Self::Delivered
             | Self::Skipped
@@ -183,6 +191,7 @@ impl Checkpoint {
             | Self::Gated
             | Self::Paced
             | Self::Completed
+            | Self::Parked
             | Self::Replied
             | Self::DueTaken
             | Self::Released

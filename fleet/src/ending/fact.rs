@@ -3,6 +3,7 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use super::{
+    handed::{self, LaterAnswer},
     lost::LostAttempt,
     record::{EndedAttempt, Ending, EndingKind, Guard, json},
     table::{Decision, Happened},
@@ -50,13 +51,24 @@ pub enum Fact<'a> {
         /// Whether only its wait for the first attempt was too long.
         waited_too_long: bool,
     },
-    /// It was handed to the program of its caller, and this is that program's answer; the call waits for it, or is in doubt for
-    /// lack of it.
-    Submitted(State, &'a ClientAnswer),
+    /// It was handed to somebody who answers later, and this is that answer; the call waits for it, is in doubt for lack of it, or still
+    /// runs.
+    Submitted {
+        /// Where the call stands.
+        from: State,
+        /// Whose answer it is: the program of its caller, or its tool.
+        by: Awaiting,
+        /// The answer.
+        answer: &'a LaterAnswer,
+    },
     /// It was handed to the program of its caller, which has not answered in its time.
     ClientSilent,
+    /// Its tool said that it would answer later, and has not in its time.
+    ToolSilent(Tries<'a>),
     /// It waited for a yes, and its time was over before that came.
     Undecided,
+    /// Its tool asked for something, and its time was over before that came.
+    NotTold,
     /// It waited for a yes, and got a no. Decided by `toolfleet.decide`.
     Denied,
     /// It is queued or waits for a yes, and its caller cancels it. Decided by `toolfleet.cancel`.
@@ -64,49 +76,13 @@ pub enum Fact<'a> {
         /// How many attempts were made.
         attempts: i32,
     },
-    /// It was handed to the program of its caller, and is cancelled before that has answered. Decided by `toolfleet.cancel`.
-    TakenFromClient,
+    /// It was handed to somebody who answers later, and is cancelled before that. Decided by `toolfleet.cancel`.
+    TakenFrom(Awaiting),
     /// It is in doubt, and a person or a probe found out whether the effect happened. Decided by `toolfleet.settle`.
     Settled {
         /// What was found: it happened, it did not, or nobody will ever know.
         found: Found,
     },
-}
-
-/// What the program of a caller says of a call that it was handed.
-#[derive(Debug, Clone)]
-pub enum ClientAnswer {
-    /// It did what was asked, with this result, JSON text.
-    Did(String),
-    /// It failed.
-    Failed {
-        /// In its own words.
-        failure: ToolFailure,
-        /// Whether it says that nothing was done.
-        not_done: bool,
-    },
-}
-
-impl ClientAnswer {
-    /// The same as the outcome of an attempt.
-    pub const fn word(&self) -> OutcomeWord {
-        match self {
-            Self::Did(_) => OutcomeWord::Applied,
-            Self::Failed { not_done: true, .. } => OutcomeWord::DefiniteFailure,
-            // A failure is no proof: a command may have changed half of what it was to change.
-            Self::Failed {
-                not_done: false, ..
-            } => OutcomeWord::Unknown,
-        }
-    }
-
-    /// What went wrong.
-    pub const fn failure(&self) -> Option<&ToolFailure> {
-        match self {
-            Self::Did(_) => None,
-            Self::Failed { failure, .. } => Some(failure),
-        }
-    }
 }
 
 /// What became of a doubt.
@@ -146,6 +122,10 @@ impl Ending {
 const CLIENT_SILENT: &str = "client_silent";
 /// Why a call has expired, or is in doubt, about which nobody decided.
 const UNDECIDED: &str = "undecided";
+/// Why a call is in doubt, is tried again or has expired, whose tool did not answer although it said that it would.
+const COMPLETION_SILENT: &str = "completion_silent";
+/// Why a call has expired, or is in doubt, whose caller did not tell its tool what that asked for.
+const NOT_TOLD: &str = "not_told";
 
 /// The kind of ending that follows from a fact, and the reason for the history.
 pub fn decide(fact: &Fact<'_>, known: &Known) -> (EndingKind, &'static str) {
@@ -228,41 +208,20 @@ pub fn decide(fact: &Fact<'_>, known: &Known) -> (EndingKind, &'static str) {
             let kind = unrun(from, &failure, Happened::Denied, after, known);
             (kind, Code::Denied.as_str())
         }
-        Fact::Submitted(from, answer) => {
-            let effect = effect_after(known.effect, answer.word());
-            let (happened, result, reason) = match answer {
-                ClientAnswer::Did(result) => (Happened::ClientDid, Some(result.clone()), "applied"),
-                ClientAnswer::Failed { failure, .. } => {
-                    (Happened::ClientSaidNo, None, failure.code.as_str())
-                }
-            };
-            let error = answer.failure();
-            let error = error.map(|failure| json(&ErrorBody::failed(failure, effect, language)));
-            let decision = Decision {
-                result,
-                ..Decision::by(from, happened, effect, error)
-            };
-            (EndingKind::End(decision), reason)
-        }
-        Fact::ClientSilent => {
+        Fact::Submitted { from, by, answer } => handed::answered(from, by, answer, known),
+        Fact::ClientSilent => (handed::silent_client(known), CLIENT_SILENT),
+        Fact::ToolSilent(tries) => (handed::silent_tool(&tries, known), COMPLETION_SILENT),
+        Fact::NotTold => {
             let what = Message::fixed(
-                "the program of the caller, which runs this tool, did not answer in its time",
-                "运行这个工具的是调用方的程序，它没有在规定的时间内回答",
+                "nobody told the tool in time what it asked for",
+                "没有人在规定的时间内告诉工具它所询问的内容",
             );
-            let code = if known.effect.may_doubt() {
-                Code::Timeout
-            } else {
-                Code::DeadlineExceeded
-            };
-            let failure = ToolFailure::new(code, what);
-            let kind = unanswered(&failure, Happened::Expired, known);
-            (kind, CLIENT_SILENT)
+            let failure = ToolFailure::new(Code::DeadlineExceeded, what);
+            let (from, after) = (State::AwaitingClient, known.untouched());
+            let kind = unrun(from, &failure, Happened::Expired, after, known);
+            (kind, NOT_TOLD)
         }
-        Fact::TakenFromClient => {
-            let failure = ToolFailure::new(Code::Cancelled, why_taken(known));
-            let kind = unanswered(&failure, Happened::Cancelled, known);
-            (kind, Code::Cancelled.as_str())
-        }
+        Fact::TakenFrom(whom) => (handed::taken_back(whom, known), Code::Cancelled.as_str()),
         Fact::Withdrawn { attempts } => {
             let failure = ToolFailure::new(Code::Cancelled, why_withdrawn(attempts, known));
             // In the words of the function: whatever the tool, nothing was changed.
@@ -370,9 +329,14 @@ pub const fn after_lost_writes(
         }
         // It is handed out once: its answer may be among what was lost.
         (Effect::Idempotent, State::AwaitingClient)
-            if !matches!(awaiting, Some(Awaiting::Approval)) =>
+            if matches!(awaiting, Some(Awaiting::Client)) =>
         {
             Some(Move::Quarantine)
+        }
+        (Effect::Idempotent, State::AwaitingClient)
+            if matches!(awaiting, Some(Awaiting::Completion)) =>
+        {
+            Some(Move::Again)
         }
         (Effect::Idempotent, State::Queued | State::Running) if cancelled => Some(Move::Quarantine),
         (Effect::Idempotent, State::Running) => Some(Move::Again),
@@ -417,17 +381,6 @@ fn unrun(
     EndingKind::End(Decision::by(from, happened, untouched, Some(error)))
 }
 
-/// A call that was handed to its caller's program, and of which nothing was heard: a write may have happened, a read changed nothing.
-fn unanswered(failure: &ToolFailure, happened: Happened, known: &Known) -> EndingKind {
-    let (from, language) = (State::AwaitingClient, known.language);
-    if known.effect.may_doubt() {
-        return EndingKind::doubt(from, failure, language);
-    }
-    let error = json(&ErrorBody::failed(failure, EffectKnown::None, language));
-    let untouched = known.untouched();
-    EndingKind::End(Decision::by(from, happened, untouched, Some(error)))
-}
-
 /// The same ending, unless it denies an effect that another attempt has reported: then the call is in doubt.
 fn unless_contradicted(kind: EndingKind, known: &Known) -> EndingKind {
     let denies = matches!(&kind, EndingKind::End(end) if end.effect == EffectKnown::NotApplied);
@@ -454,20 +407,6 @@ fn why_expired(obstacle: Option<&Obstacle>, waited_too_long: bool) -> Message {
         Message::fixed(
             "the call's deadline passed before it could run",
             "这次调用尚未执行就已过了截止时间",
-        )
-    }
-}
-
-fn why_taken(known: &Known) -> Message {
-    if known.effect.may_doubt() {
-        Message::fixed(
-            "the call was cancelled after the caller's program had got it",
-            "这次调用在交给调用方的程序之后被取消",
-        )
-    } else {
-        Message::fixed(
-            "the call was cancelled before the caller's program answered",
-            "这次调用在调用方的程序交回结果之前被取消",
         )
     }
 }

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `table` | the contract's table: what happened, the words for it, and how a call was decided |
 //! | `record` | what the ledger is asked to record, and what it says of a call that it moved |
-//! | `fact` | the facts, and what each of them comes to; `lost` has the one about a lost worker |
+//! | `fact` | the facts, and what each of them comes to; `lost` has the one about a lost worker, `handed` those about calls whose answer comes later |
 //!
 //! The worker's `conclude`, `gate` and `heartbeat` and the dispatcher's sweep state facts; none of them builds an ending. The
 //! state of an ending is the one to which [`crate::state::next`] leads, so no ending can be an illegal move. What the database
@@ -22,12 +22,15 @@ mod table;
 
 mod record;
 
+mod handed;
+
 mod lost;
 
 mod fact;
 
 pub use self::{
-    fact::{ClientAnswer, Fact, Found, after_lost_writes, decide},
+    fact::{Fact, Found, after_lost_writes, decide},
+    handed::LaterAnswer,
     lost::LostAttempt,
     record::{EndedAttempt, Ending, EndingKind, Guard, Moved},
     table::{Decision, Happened, Words},

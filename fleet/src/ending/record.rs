@@ -48,7 +48,7 @@ pub struct Ending {
 pub enum Guard {
     /// This attempt runs the call, or has left it in doubt.
     Attempt(AttemptId),
-    /// The call is queued, or waits for a yes, and has not moved since this revision.
+    /// The call is queued, or waits for a yes or for what its tool asked, and has not moved since this revision.
     Queued(i32),
 }
 
@@ -129,7 +129,11 @@ impl EndingKind {
             assert!(matches!(
                 next(State::Running, Move::Again),
                 Ok(State::Queued)
-            ))
+            ));
+            assert!(matches!(
+                next(State::AwaitingClient, Move::Again),
+                Ok(State::Queued)
+            ));
         };
         Self::Again {
             pause_ms: i64::try_from(pause.as_millis()).unwrap_or(i64::MAX),

@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use super::*;
 use crate::{
-    call::{CallOutcome, Effect, EffectKnown, Language, Source, State},
+    call::{Awaiting, CallOutcome, Effect, EffectKnown, Language, Source, State},
     fallback::{StandIn, StandInKind},
     ids::CallId,
     manifest::RetryPolicy,
@@ -83,6 +83,7 @@ fn with_all_facts(mut look: impl FnMut(&str, &Fact<'_>)) {
                             &format!("ran, {word}, {code}"),
                             &Fact::Ran(&outcome(*word, code), tries),
                         );
+                        look("silent tool", &Fact::ToolSilent(tries));
                     }
                 }
             }
@@ -121,11 +122,17 @@ fn with_all_facts(mut look: impl FnMut(&str, &Fact<'_>)) {
         let attempts = i32::from(flag);
         look("withdrawn", &Fact::Withdrawn { attempts });
     }
-    look("taken from the client", &Fact::TakenFromClient);
+    for whom in [Awaiting::Client, Awaiting::Completion] {
+        look("taken from it", &Fact::TakenFrom(whom));
+    }
+    look("not told", &Fact::NotTold);
     look("silent client", &Fact::ClientSilent);
     for from in [State::AwaitingClient, State::InDoubt] {
-        for answer in answers_of_clients() {
-            look("submitted", &Fact::Submitted(from, &answer));
+        for answer in answers_of_others() {
+            for by in [Awaiting::Client, Awaiting::Completion] {
+                let answer = &answer;
+                look("submitted", &Fact::Submitted { from, by, answer });
+            }
         }
     }
     for found in [Found::Applied, Found::NotApplied, Found::Nothing] {
@@ -133,13 +140,13 @@ fn with_all_facts(mut look: impl FnMut(&str, &Fact<'_>)) {
     }
 }
 
-fn answers_of_clients() -> [ClientAnswer; 3] {
-    let failed = |not_done| ClientAnswer::Failed {
+fn answers_of_others() -> [LaterAnswer; 3] {
+    let failed = |not_done| LaterAnswer::Failed {
         failure: failure(Code::ToolError),
         not_done,
     };
     [
-        ClientAnswer::Did("{}".to_owned()),
+        LaterAnswer::Did("{}".to_owned()),
         failed(false),
         failed(true),
     ]
@@ -185,7 +192,13 @@ fn every_fact_is_a_legal_move_whose_words_agree() {
                     let live = matches!(outcome, CallOutcome::Success | CallOutcome::BusinessError);
                     let answered = matches!(fact, Fact::Answered);
                     assert_eq!(source == Source::Cache, answered, "{what}");
-                    let submitted = matches!(fact, Fact::Submitted(..));
+                    let submitted = matches!(
+                        fact,
+                        Fact::Submitted {
+                            by: Awaiting::Client,
+                            ..
+                        }
+                    );
                     assert_eq!(source == Source::Client, submitted, "{what}");
                     assert_eq!(
                         source == Source::Live,
@@ -198,7 +211,7 @@ fn every_fact_is_a_legal_move_whose_words_agree() {
                         Fact::Settled {
                             found: Found::Nothing,
                         } => true,
-                        Fact::Submitted(_, answer) => {
+                        Fact::Submitted { answer, .. } => {
                             answer.word() == OutcomeWord::Unknown && known.effect.may_doubt()
                         }
                         _ => false,

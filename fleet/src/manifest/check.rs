@@ -83,6 +83,18 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
     if let Some(approval) = &manifest.approval {
         approval.check(&manifest.name, &mut problems);
     }
+    if let Some(completion) = &manifest.completion {
+        let others = [
+            ("cache", manifest.cache.is_some()),
+            ("fallback", manifest.fallback.is_some()),
+        ];
+        completion.check(
+            &manifest.executor,
+            manifest.deadline,
+            &others,
+            &mut problems,
+        );
+    }
     if let Some(cache) = &manifest.cache {
         let (sensitive, is_limited) = (manifest.sensitive.as_ref(), manifest.is_limited());
         cache.check(manifest.effect, sensitive, is_limited, &mut problems);

@@ -58,6 +58,8 @@ pub enum UnfitTool {
     Client,
     /// Some of its calls need somebody's yes, and nobody would be asked.
     NeedsApproval,
+    /// It may say that it answers later, and the call of the other tool waits for nobody.
+    AnswersLater,
     /// It may change something.
     Writes,
     /// The fleet bounds its attempts: a place or a start time is taken with a claim, and it would have none of its own.
@@ -81,6 +83,9 @@ impl UnfitTool {
             Self::Client => "is run by the caller's program; name a tool that workers run",
             Self::NeedsApproval => {
                 "has an approval, and nobody would be asked; name a tool without"
+            }
+            Self::AnswersLater => {
+                "has a completion, and may answer later than the call waits; name a tool without"
             }
             Self::Writes => {
                 "has another effect than read: it would change something that nobody asked for; name a read"

@@ -1,6 +1,6 @@
 //! A tool manifest: what an operator writes, what is stored as an immutable version.
 //!
-//! `version` is the content of one file; `policy`, `approval`, `retry`, `rate`, `breaker`, `cache`, `fallback`, `probe`, `timeout`, `large_result`, `client`, `executor` and `sandbox` are parts of it. `parse` reads a file in
+//! `version` is the content of one file; `policy`, `approval`, `retry`, `rate`, `breaker`, `cache`, `fallback`, `probe`, `timeout`, `large_result`, `client`, `completion`, `executor` and `sandbox` are parts of it. `parse` reads a file in
 //! three steps: `document` (YAML or JSON), the schema of a manifest with its `advice`, and `check` for what its fields say
 //! together. For that, `required` looks at the input schema, and `request` and `sql` at the two executors that are written as
 //! text. `lint` warns of what a model may misunderstand.
@@ -9,6 +9,7 @@ mod approval;
 mod breaker;
 mod cache;
 mod client;
+mod completion;
 mod duration;
 mod executor;
 mod fallback;
@@ -42,6 +43,7 @@ pub use self::{
     approval::{ApprovalSpec, ApprovedBy, Comparison, Condition, PreviewSpec},
     breaker::{BreakerSpec, Percent, SlowSpec, WhenOpen},
     cache::CacheSpec,
+    completion::CompletionSpec,
     duration::{format_duration, parse_duration},
     executor::{
         ClientSpec, ExecutorSpec, HttpSpec, NativeSpec, NatsSpec, OwnSpec, Presents, ProcessSpec,

@@ -9,6 +9,7 @@ use super::{
     approval::{ApprovalSpec, PreviewSpec},
     breaker::{BreakerSpec, WhenOpen},
     cache::CacheSpec,
+    completion::CompletionSpec,
     duration,
     executor::ExecutorSpec,
     fallback::{FallbackSpec, UnfitTool},
@@ -95,6 +96,9 @@ pub struct Manifest {
     /// Which calls wait until somebody says yes. `None`: none do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<ApprovalSpec>,
+    /// How the tool says that it answers later, and how long that is waited for. `None`: it answers at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion: Option<CompletionSpec>,
     /// How often a call may lose the worker that runs it, 0 to 100; with the next loss it is set aside. A worker that leaves in
     /// order is not lost. A `once` call is in doubt after the first loss whatever this says.
     #[serde(
@@ -271,7 +275,7 @@ impl Manifest {
         matches!(self.executor, ExecutorSpec::Client(_))
     }
 
-    /// Whether it may be asked about a doubt, or before a yes: a read that workers run, and that nobody has to agree to.
+    /// Whether it may be asked about a doubt, or before a yes: a read that workers run, that answers at once, and that nobody has to agree to.
     pub const fn may_probe(&self) -> bool {
         self.unfit_to_be_asked().is_none()
     }
@@ -282,6 +286,8 @@ impl Manifest {
             Some(UnfitTool::Client)
         } else if self.approval.is_some() {
             Some(UnfitTool::NeedsApproval)
+        } else if self.completion.is_some() {
+            Some(UnfitTool::AnswersLater)
         } else if !matches!(self.effect, Effect::Read) {
             Some(UnfitTool::Writes)
         } else {

@@ -1,5 +1,7 @@
 //! Calls that wait for somebody outside the fleet: those whose wait is over, and what was stored of those that are decided.
 
+use std::time::Duration;
+
 use sqlx::{PgPool, Row as _};
 
 use super::{
@@ -9,6 +11,7 @@ use super::{
     look::STEP_ROWS,
     read::answer,
     read_all,
+    statement::left,
     sweep::DUE,
 };
 use crate::{
@@ -17,7 +20,7 @@ use crate::{
 };
 
 /// A call whose wait is over.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct WaitOver {
     /// The call.
     pub call_id: CallId,
@@ -33,6 +36,16 @@ pub struct WaitOver {
     pub effect: Effect,
     /// The language of messages.
     pub language: Language,
+    /// Its tool.
+    pub tool: String,
+    /// The version it was accepted with.
+    pub tool_version: i32,
+    /// How many attempts count against the tool's limit.
+    pub spent: u32,
+    /// How long the call has left.
+    pub remaining: Duration,
+    /// How long ago its first attempt started; zero where none has.
+    pub since_first_start: Duration,
 }
 
 /// Calls whose wait is over, at most [`STEP_ROWS`]. Changes nothing: the ending names the attempt that was seen.
@@ -43,8 +56,11 @@ pub struct WaitOver {
 pub async fn over(pool: &PgPool) -> Result<Vec<WaitOver>, StoreError> {
     let doing = "look for calls whose wait is over";
     let sql = format!(
-        "SELECT call_id, awaiting, attempt_id, rev, effect_unknown, effect::text AS effect, language FROM toolfleet.open_calls \
-         WHERE {DUE} AND awaiting IN ('client', 'approval') ORDER BY due_at LIMIT {STEP_ROWS}"
+        "SELECT call_id, awaiting, attempt_id, rev, effect_unknown, effect::text AS effect, language, tool, tool_version, \
+                attempts - unspent_attempts AS spent, date_part('epoch', deadline_at - now()) * 1000 AS remaining_ms, \
+                date_part('epoch', now() - coalesce(first_started_at, now())) * 1000 AS since_start_ms \
+         FROM toolfleet.open_calls \
+         WHERE {DUE} AND awaiting IN ('client', 'approval', 'completion', 'input') ORDER BY due_at LIMIT {STEP_ROWS}"
     );
     // Made of constants of this folder.
     let looking = listen(sqlx::query(sqlx::AssertSqlSafe(sql)).fetch_all(pool)).await;
@@ -58,6 +74,11 @@ pub async fn over(pool: &PgPool) -> Result<Vec<WaitOver>, StoreError> {
             effect_unknown: row.try_get("effect_unknown")?,
             effect: parsed(row, "effect")?,
             language: parsed(row, "language")?,
+            tool: row.try_get("tool")?,
+            tool_version: row.try_get("tool_version")?,
+            spent: row.try_get::<i32, _>("spent")?.max(1).unsigned_abs(),
+            remaining: left(row.try_get("remaining_ms")?),
+            since_first_start: left(row.try_get("since_start_ms")?),
         })
     })
 }
@@ -69,6 +90,8 @@ pub struct Stored {
     pub attempt_id: Option<AttemptId>,
     /// Where its answer is from.
     pub source: Source,
+    /// Who ended it.
+    pub by: String,
     /// The result, JSON text.
     pub result: Option<String>,
     /// The error, JSON text.
@@ -85,7 +108,7 @@ pub async fn stored(pool: &PgPool, call: CallId) -> Result<Option<Stored>, Store
     let reading = sqlx::query(
         "SELECT coalesce(attempt_id, (SELECT a.attempt_id FROM toolfleet.ended_attempts a \
                                       WHERE a.call_id = f.call_id AND a.worker_id IS NULL LIMIT 1)) AS attempt_id, \
-                source::text AS source, result::text AS result, error::text AS error \
+                source::text AS source, actor, result::text AS result, error::text AS error \
          FROM toolfleet.finished_calls f WHERE call_id = $1",
     )
     .bind(call.0)
@@ -96,6 +119,7 @@ pub async fn stored(pool: &PgPool, call: CallId) -> Result<Option<Stored>, Store
         Ok(Stored {
             attempt_id: attempt.map(AttemptId),
             source: parsed_if_any(row, "source")?.unwrap_or(Source::Error),
+            by: row.try_get("actor")?,
             result: row.try_get("result")?,
             error: row.try_get("error")?,
         })

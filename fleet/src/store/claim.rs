@@ -19,6 +19,7 @@ use crate::{
     call::{Effect, Language},
     checkpoint::Checkpoint,
     ids::{AttemptId, CallId, DispatcherId, Label, WorkerId},
+    input::Asked,
     wire::{proof::DoneSecret, trace::TraceContext},
 };
 
@@ -84,6 +85,8 @@ pub struct Claimed {
     pub trace: TraceContext,
     /// Whether it is the probe of a call in doubt.
     pub is_probe: bool,
+    /// What its tool has asked for and was told.
+    pub asked: Option<Box<Asked>>,
 }
 
 /// The statement.
@@ -216,7 +219,13 @@ pub(super) fn read_claim(row: &PgRow) -> Result<Claimed, sqlx::Error> {
             baggage: columns.next()?,
         },
         is_probe: columns.next()?,
+        asked: asked_of(columns.next()?)?,
     })
+}
+
+fn asked_of(text: Option<&str>) -> Result<Option<Box<Asked>>, sqlx::Error> {
+    let asked = text.map(serde_json::from_str).transpose();
+    asked.map_err(|error| sqlx::Error::Decode(error.into()))
 }
 
 /// Reads back a claim without an answer, and waits for a statement that still holds the row. `None`: the claim was not

@@ -40,6 +40,7 @@ pub mod look;
 pub mod marks;
 pub mod migrate;
 pub mod open_counts;
+pub mod park;
 pub mod pauses;
 pub mod postpone;
 pub mod probe;

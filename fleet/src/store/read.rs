@@ -52,6 +52,8 @@ pub struct CallRow {
     pub state: CallState,
     /// With what its worker proves its end; only of an open call.
     pub done_secret: Option<DoneSecret>,
+    /// What its tool was told last, JSON text; only of an open call.
+    pub told: Option<String>,
     coercions: Option<String>,
 }
 
@@ -103,6 +105,8 @@ pub struct AwaitingCall {
     pub changed_args: Option<String>,
     /// What is to be decided about it, where it waits for a yes.
     pub approval: Option<ToApprove>,
+    /// What its tool wants to know, JSON text.
+    pub requests: Option<String>,
 }
 
 /// What is to be decided about a call.
@@ -145,7 +149,8 @@ pub struct EndedCall {
 }
 
 static FIND: LazyLock<String> = LazyLock::new(|| finding(""));
-static FIND_DECIDED: LazyLock<String> = LazyLock::new(|| finding("AND state = 'in_doubt'"));
+static FIND_DECIDED: LazyLock<String> =
+    LazyLock::new(|| finding("AND (state = 'in_doubt' OR awaiting = 'input')"));
 
 fn finding(open: &str) -> String {
     let parts = [("left ms", LEFT_MS), ("which", open)];
@@ -177,7 +182,7 @@ pub async fn find_of(
     Ok(rows.pop())
 }
 
-/// The calls among these for which waiters get an answer: terminal or in doubt.
+/// The calls among these for which waiters get an answer: terminal, in doubt, or waiting to be told what their tool has asked for.
 ///
 /// # Errors
 ///
@@ -275,6 +280,7 @@ fn read_row(row: &PgRow) -> Result<CallRow, sqlx::Error> {
         language: parsed(row, "language")?,
         state: read_state(row)?,
         done_secret: row.try_get::<Option<_>, _>("done_secret")?.map(DoneSecret),
+        told: row.try_get("input")?,
         coercions: row.try_get("coercions")?,
     })
 }
@@ -321,6 +327,7 @@ fn read_state(row: &PgRow) -> Result<CallState, sqlx::Error> {
             left: left(row.try_get("left_ms")?),
             changed_args: row.try_get("changed_args")?,
             approval: to_approve(row)?,
+            requests: row.try_get("requests")?,
         }),
         State::Succeeded | State::Failed | State::Cancelled | State::Expired => {
             CallState::Ended(EndedCall {
@@ -348,8 +355,10 @@ fn read_state(row: &PgRow) -> Result<CallState, sqlx::Error> {
 fn handed(row: &PgRow) -> Result<Handed, sqlx::Error> {
     let awaiting = parsed(row, "awaiting")?;
     let turn = match awaiting {
-        Awaiting::Client => HandedAs::Attempt(AttemptId(row.try_get("attempt_id")?)),
-        Awaiting::Approval => HandedAs::Revision(row.try_get("rev")?),
+        Awaiting::Client | Awaiting::Completion => {
+            HandedAs::Attempt(AttemptId(row.try_get("attempt_id")?))
+        }
+        Awaiting::Approval | Awaiting::Input => HandedAs::Revision(row.try_get("rev")?),
     };
     let call = CallId(row.try_get("call_id")?);
     Ok(Handed {

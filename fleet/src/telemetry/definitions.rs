@@ -85,6 +85,8 @@ definitions! {
         "Messages that a call is decided which did not come from its worker: the waiting caller was answered from the row");
     MALFORMED_MESSAGES = counter("toolfleet.malformed.messages", "{message}", &[],
         "Messages from NATS whose subject, reply or headers cannot be read");
+    PARKED_CALLS = counter("toolfleet.parked", "{call}", &[TOOL, FOR],
+        "Calls whose tool answers later (completion) or has asked for something (input), each time");
     RULED_CALLS = counter("toolfleet.decisions", "{decision}", &[TOOL, DECISION],
         "Decisions about calls that wait for a yes");
     REPLAYED_CALLS = counter("toolfleet.replayed.calls", "{call}", &[TOOL, KEY],

@@ -140,6 +140,7 @@ mod tests {
         metrics.shortened(&echo);
         metrics.observed(&echo, Brake::Breaker);
         metrics.learned_timeout(&echo, Duration::from_millis(4_200));
+        metrics.parked(&echo, Awaiting::Completion);
         metrics.ruled("echo", Ruling::Deny);
         metrics.replayed(&echo, true);
         metrics.finished(

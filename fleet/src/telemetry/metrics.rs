@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     arguments::Rule,
-    call::{CallOutcome, Source},
+    call::{Awaiting, CallOutcome, Source},
     ids::ToolName,
     modes::Brake,
     obstacle::Lack,
@@ -40,6 +40,7 @@ pub struct Metrics {
     coerced_arguments: Counter<u64>,
     rejected_calls: Counter<u64>,
     ruled_calls: Counter<u64>,
+    parked_calls: Counter<u64>,
     replayed_calls: Counter<u64>,
     finished_calls: Counter<u64>,
     call_duration: Histogram<f64>,
@@ -114,6 +115,15 @@ impl Metrics {
             word(fields::DECISION, ruling.as_str()),
         ];
         self.ruled_calls.add(1, &attributes);
+    }
+
+    /// A call waits for its tool, or for its caller.
+    pub fn parked(&self, tool: &ToolName, whom: Awaiting) {
+        let attributes = [
+            self.tools.label_of(tool.as_str()),
+            word(fields::FOR, whom.as_str()),
+        ];
+        self.parked_calls.add(1, &attributes);
     }
 
     /// A submission was answered with the call that its key names.
@@ -356,6 +366,7 @@ impl Metrics {
             coerced_arguments: counter(meter, define::COERCED_ARGUMENTS),
             rejected_calls: counter(meter, define::REJECTED_CALLS),
             ruled_calls: counter(meter, define::RULED_CALLS),
+            parked_calls: counter(meter, define::PARKED_CALLS),
             replayed_calls: counter(meter, define::REPLAYED_CALLS),
             finished_calls: counter(meter, define::FINISHED_CALLS),
             call_duration: seconds(meter, define::CALL_DURATION),

@@ -58,6 +58,9 @@ pub struct Awaits {
     /// What the tool's manifest says to who decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What the tool wants to know, a JSON object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Box<RawValue>>,
 }
 
 /// The answer when a call is decided, or was refused.

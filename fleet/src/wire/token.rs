@@ -1,7 +1,8 @@
 //! The token with which somebody outside the fleet gives a call what it waits for.
 //!
-//! It proves that the call was handed to its sender, for this reason and in this attempt, or where it has none at this revision: an HMAC-SHA256 under a secret of the
-//! ledger, which is never stored with a call and in no view. Whoever submits the call gets it, and followers of its session.
+//! It proves that the call was handed to its sender, for this reason and in this attempt, or where it has none at this revision: an
+//! HMAC-SHA256 under a secret of the ledger, which is never stored with a call and in no view. Whoever submits the call gets it, and
+//! followers of its session; of an attempt whose tool may answer later, that tool.
 
 use std::fmt;
 
@@ -81,6 +82,35 @@ impl TokenSecret {
             return false;
         };
         call.parse() == Ok(handed.call) && hmac::verify(&self.0, &handed.bytes(), &proof).is_ok()
+    }
+}
+
+/// The secrets of a ledger for both kinds of tokens: those of callers, and those of tools that answer later. Workers make the latter, and
+/// cannot make the former.
+#[derive(Debug, Clone)]
+pub struct Tokens {
+    /// Of callers.
+    pub callers: TokenSecret,
+    /// Of tools.
+    pub tools: TokenSecret,
+}
+
+impl Tokens {
+    fn secret_of(&self, whom: Awaiting) -> &TokenSecret {
+        match whom {
+            Awaiting::Approval | Awaiting::Client | Awaiting::Input => &self.callers,
+            Awaiting::Completion => &self.tools,
+        }
+    }
+
+    /// As [`TokenSecret::token`].
+    pub fn token(&self, handed: &Handed) -> String {
+        self.secret_of(handed.awaiting).token(handed)
+    }
+
+    /// As [`TokenSecret::is_of`].
+    pub fn is_of(&self, token: &str, handed: &Handed) -> bool {
+        self.secret_of(handed.awaiting).is_of(token, handed)
     }
 }
 

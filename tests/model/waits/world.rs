@@ -2,7 +2,7 @@
 
 use fleet::{
     call::{Awaiting, Effect, EffectKnown, Language, State},
-    ending::{ClientAnswer, EndingKind, Fact, Known, after_lost_writes, decide},
+    ending::{EndingKind, Fact, Known, LaterAnswer, after_lost_writes, decide},
     outcome::ToolFailure,
     state::next,
     wire::{code::Code, message::Message},
@@ -160,14 +160,14 @@ impl WaitsModel {
     }
 
     /// As the door does it: `dispatcher/src/output.rs`.
-    fn answered(&self, world: &mut WaitsWorld, answer: &ClientAnswer) -> Option<()> {
-        let is_result = matches!(answer, ClientAnswer::Did(_));
+    fn answered(&self, world: &mut WaitsWorld, answer: &LaterAnswer) -> Option<()> {
+        let is_result = matches!(answer, LaterAnswer::Did(_));
         let from = match world.row {
             HandedRow::Awaiting => State::AwaitingClient,
             HandedRow::InDoubt { is_quarantined } => {
                 let proves = match answer {
-                    ClientAnswer::Did(_) => !self.lacks(WaitsMutant::LateOutputThrownAway),
-                    ClientAnswer::Failed { not_done, .. } => *not_done && !is_quarantined,
+                    LaterAnswer::Did(_) => !self.lacks(WaitsMutant::LateOutputThrownAway),
+                    LaterAnswer::Failed { not_done, .. } => *not_done && !is_quarantined,
                 };
                 if !proves {
                     world.thrown_away |= is_result;
@@ -177,13 +177,20 @@ impl WaitsModel {
             }
             HandedRow::None | HandedRow::Over(..) => return None,
         };
-        world.row = Self::decided(&Fact::Submitted(from, answer), self.effect);
+        world.row = Self::decided(
+            &Fact::Submitted {
+                from,
+                by: Awaiting::Client,
+                answer,
+            },
+            self.effect,
+        );
         Some(())
     }
 
-    fn failed(&self, not_done: bool) -> ClientAnswer {
+    fn failed(&self, not_done: bool) -> LaterAnswer {
         let words = Message::fixed("it failed", "失败了");
-        ClientAnswer::Failed {
+        LaterAnswer::Failed {
             failure: ToolFailure::new(Code::ToolError, words),
             not_done: not_done || self.lacks(WaitsMutant::ErrorIsNotDone),
         }
@@ -232,7 +239,7 @@ impl WaitsModel {
             }
             WaitsStep::Say => world.say(),
             WaitsStep::ResultComes => {
-                let result = ClientAnswer::Did("null".to_owned());
+                let result = LaterAnswer::Did("null".to_owned());
                 let comes = before.said.result.then_some(());
                 comes.and_then(|()| self.answered(&mut world, &result))
             }
@@ -250,7 +257,7 @@ impl WaitsModel {
             }
             WaitsStep::Cancel => {
                 let rule = WaitsMutant::HandedOutIsCancelled;
-                self.unanswered(&mut world, &Fact::TakenFromClient, rule)
+                self.unanswered(&mut world, &Fact::TakenFrom(Awaiting::Client), rule)
             }
             WaitsStep::SettleApplied => (in_doubt && before.happened)
                 .then(|| world.row = HandedRow::Over(State::Succeeded, EffectKnown::Applied)),

@@ -33,6 +33,8 @@ pub(crate) mod read {
     use crate::world::once_in;
 
     pub(crate) struct Row {
+        pub(crate) call_id: CallId,
+        pub(crate) rev: i32,
         envelope: Envelope,
     }
 
@@ -59,7 +61,11 @@ pub(crate) mod read {
         let rows = pool.rows();
         let decided = calls.iter().filter_map(|call| {
             let envelope = rows.get(call)?.clone();
-            Some(Row { envelope })
+            Some(Row {
+                call_id: *call,
+                rev: 1,
+                envelope,
+            })
         });
         decided.collect()
     }

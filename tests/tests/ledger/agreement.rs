@@ -102,7 +102,7 @@ async fn move_open(connection: &mut PgConnection, from: State, to: State) -> Ans
     let (call, _) = insert_open(connection, from).await?;
     sqlx::query(
         "UPDATE toolfleet.open_calls SET state = $2::toolfleet.call_state, \
-         awaiting = CASE WHEN $2 = 'awaiting_client' THEN 'approval' END, approval = '{\"count\": 0}', \
+         awaiting = CASE WHEN $2 = 'awaiting_client' THEN 'completion' END, approval = '{\"count\": 0}', \
          attempt_id = CASE WHEN $2 <> 'queued' THEN gen_random_uuid() END WHERE call_id = $1",
     )
     .bind(call.0)

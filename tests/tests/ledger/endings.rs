@@ -3,10 +3,11 @@
 use fleet::{
     call::{Awaiting, CallOutcome, Effect, EffectKnown, Language, Source, State},
     ending::{
-        ClientAnswer, Decision, EndedAttempt, Ending, EndingKind, Fact, Found, Guard, Known, Tries,
+        Decision, EndedAttempt, Ending, EndingKind, Fact, Found, Guard, Known, LaterAnswer, Tries,
         after_lost_writes, decide,
     },
     ids::{AttemptId, CallId},
+    input::Asked,
     manifest::RetryPolicy,
     outcome::{Outcome, OutcomeWord, ToolFailure},
     state::next,
@@ -14,6 +15,7 @@ use fleet::{
         accept::NewCall,
         approvals::{self, Approval, Ruling},
         cancel::{self, Cancellation},
+        park::{self, Parked, Parking},
         settle::{self, SettledAs, Settlement},
     },
     wire::{code::Code, envelope::Envelope, error::ErrorBody, message::Message},
@@ -202,7 +204,10 @@ async fn a_call_that_is_taken_from_its_client_ends_as_the_code_says() {
             };
             let verdict = cancel::cancel(&ledger.database.pool, &withdrawing).await;
             assert!(verdict.unwrap().is_some());
-            let expected = decided(&Fact::TakenFromClient, &known(effect, *language, false));
+            let expected = decided(
+                &Fact::TakenFrom(Awaiting::Client),
+                &known(effect, *language, false),
+            );
             let what = format!("{effect} in {language}");
             assert_eq!(stored(&ledger, call).await, expected, "{what}");
             // Its attempt stays known, so that a late answer is recognised.
@@ -211,30 +216,79 @@ async fn a_call_that_is_taken_from_its_client_ends_as_the_code_says() {
     }
 }
 
+#[tokio::test]
+async fn a_call_that_is_taken_from_its_tool_ends_as_the_code_says() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    for effect in [Effect::Read, Effect::Idempotent, Effect::Once] {
+        for language in Language::ALL {
+            let call = NewCall {
+                effect,
+                language: *language,
+                ..new_call()
+            };
+            let call = ledger.accepted(call).await;
+            let attempt = worker.claims(call).await;
+            let pool = &ledger.database.pool;
+            let parking = Parking::Completion { wait_ms: 60_000 };
+            let parked = park::park(pool, (call, attempt), parking, "worker").await;
+            assert!(matches!(parked, Ok(Parked::Waits { .. })), "{parked:?}");
+            let withdrawing = Cancellation {
+                call,
+                tenant: None,
+                actor: "ann",
+                reason: None,
+            };
+            let verdict = cancel::cancel(pool, &withdrawing).await;
+            assert!(verdict.unwrap().is_some());
+            let expected = decided(
+                &Fact::TakenFrom(Awaiting::Completion),
+                &known(effect, *language, false),
+            );
+            let what = format!("{effect} in {language}");
+            assert_eq!(stored(&ledger, call).await, expected, "{what}");
+            assert_eq!(
+                ledger.find(call).await.attempt_id(),
+                Some(attempt),
+                "{what}"
+            );
+        }
+    }
+}
+
+/// What is handed in of a call that waits.
+const fn submitted(by: Awaiting, answer: &LaterAnswer) -> Fact<'_> {
+    Fact::Submitted {
+        from: State::AwaitingClient,
+        by,
+        answer,
+    }
+}
+
 /// By the statement that the door and the sweep send.
 #[tokio::test]
 async fn a_call_that_its_client_decides_ends_as_the_code_says() {
     let ledger = Ledger::fresh().await;
-    let failed = |not_done| ClientAnswer::Failed {
+    let failed = |not_done| LaterAnswer::Failed {
         failure: ToolFailure::new(Code::ToolError, Message::verbatim("no such file")),
         not_done,
     };
     let answers = [
-        ClientAnswer::Did("{\"done\":true}".to_owned()),
+        LaterAnswer::Did("{\"done\":true}".to_owned()),
         failed(false),
         failed(true),
     ];
     let silent = Fact::ClientSilent;
     let submitted = answers
         .iter()
-        .map(|answer| Fact::Submitted(State::AwaitingClient, answer));
+        .map(|answer| submitted(Awaiting::Client, answer));
     for fact in submitted.chain([silent]) {
         for effect in [Effect::Read, Effect::Idempotent, Effect::Once] {
             let call = handed_out(&ledger, effect, Language::En).await;
             let attempt = ledger.find(call).await.attempt_id().unwrap();
             let known = known(effect, Language::En, false);
             let word = match fact {
-                Fact::Submitted(_, answer) => answer.word(),
+                Fact::Submitted { answer, .. } => answer.word(),
                 _ => OutcomeWord::Unknown,
             };
             let ended = EndedAttempt::of(effect, word, None, true, Language::En);
@@ -320,6 +374,24 @@ async fn lost_writes_leave_calls_where_the_code_says() {
         if *effect != Effect::Transaction {
             let handed = handed_out(&ledger, *effect, Language::En).await;
             open.push((handed, awaiting, Some(Awaiting::Client), *effect, false));
+            for whom in [Awaiting::Completion, Awaiting::Input] {
+                let call = accepted(&ledger, *effect, Language::En).await;
+                let attempt = worker.claims(call).await;
+                let pool = &ledger.database.pool;
+                let question = Asked {
+                    round: 1,
+                    requests: RawValue::from_string("{}".to_owned()).unwrap(),
+                    state: None,
+                    input: None,
+                };
+                let parking = match whom {
+                    Awaiting::Input => Parking::Input(&question),
+                    _ => Parking::Completion { wait_ms: 60_000 },
+                };
+                let parked = park::park(pool, (call, attempt), parking, "worker").await;
+                assert!(matches!(parked, Ok(Parked::Waits { .. })), "{parked:?}");
+                open.push((call, awaiting, Some(whom), *effect, false));
+            }
         }
         for cancelled in [false, true] {
             let call = accepted(&ledger, *effect, Language::En).await;

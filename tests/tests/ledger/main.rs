@@ -29,6 +29,7 @@ mod cancel;
 mod controls;
 mod marks;
 mod modes;
+mod parked;
 mod settle;
 
 mod breakers;

@@ -9,6 +9,7 @@ mod brakes;
 mod cache;
 mod client;
 mod fallback;
+mod later;
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -64,8 +65,12 @@ async fn stop_at(point: Checkpoint) {
     match point.role() {
         Role::Dispatcher if point == Checkpoint::OutputTaken => client::stops_at(point).await,
         Role::Dispatcher if point == Checkpoint::Ruled => approval::stops_at(point).await,
+        Role::Dispatcher if point == Checkpoint::InputTaken => {
+            later::a_dispatcher_stops_at(point).await;
+        }
         Role::Dispatcher => a_dispatcher_stops_at(point).await,
         Role::Worker if point == Checkpoint::Looked => cache::a_worker_stops_at(point).await,
+        Role::Worker if point == Checkpoint::Parked => later::a_worker_stops_at(point).await,
         Role::Worker if point == Checkpoint::FellBack => fallback::a_worker_stops_at(point).await,
         Role::Worker if point.is_rare() => brakes::a_worker_stops_at(point).await,
         Role::Worker => workers_stop_at(point).await,

@@ -47,6 +47,7 @@ mod stranded;
 mod stream;
 mod sweep;
 
+mod completion;
 mod concurrency;
 mod fairness;
 mod pauses;
@@ -70,6 +71,7 @@ mod drain;
 mod upgrade;
 
 mod approvals;
+mod asking;
 mod backpressure;
 mod overload;
 mod quota;

@@ -149,6 +149,8 @@ pub(crate) fn context(time: Duration) -> AttemptContext {
         trace: TraceContext::default(),
         stop: Stop::under(CancellationToken::new()),
         progress: Progress::default(),
+        completion_token: None,
+        asked: None,
         promise: Promise::default(),
     }
 }

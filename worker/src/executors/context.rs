@@ -3,8 +3,10 @@
 use fleet::{
     call::Language,
     ids::{AttemptId, CallId, Label, ToolName},
+    input::Asked,
     wire::trace::TraceContext,
 };
+use secrecy::SecretString;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use tokio::time::Instant;
@@ -47,6 +49,10 @@ pub struct AttemptContext {
     pub stop: Stop,
     /// Where a tool reports its progress.
     pub progress: Progress,
+    /// With what the tool may answer later, where its manifest has `completion`.
+    pub completion_token: Option<SecretString>,
+    /// What the tool has asked for in an earlier attempt, and was told.
+    pub asked: Option<Box<Asked>>,
     /// The schema of the answer, for an executor that must check it before it commits.
     pub promise: Promise,
 }

@@ -5,12 +5,14 @@ use fleet::{
     wire::{code::Code, message::Message},
 };
 
-use super::AttemptContext;
+use secrecy::ExposeSecret;
+
+use super::{AttemptContext, later};
 
 /// The header of the idempotency key, which all attempts of a call share.
 pub(crate) const KEY: &str = "Idempotency-Key";
 
-/// Names and values in a stable order: the key first, then the facts, then the trace. Values are one line of ASCII.
+/// Names and values in a stable order: the key first, then the facts, the token of an answer that may come later, and the trace. Values are one line of ASCII.
 ///
 /// # Errors
 ///
@@ -27,6 +29,9 @@ pub(crate) fn headers(context: &AttemptContext) -> Result<Vec<(String, String)>,
     let mut headers = vec![(KEY.to_owned(), key.clone())];
     for (name, value) in context.facts() {
         headers.push((fact_name(name), one_line(&value)));
+    }
+    if let Some(token) = &context.completion_token {
+        headers.push((later::TOKEN.to_owned(), token.expose_secret().to_owned()));
     }
     let trace = &context.trace;
     for (name, value) in [

@@ -7,6 +7,7 @@ pub(crate) mod context;
 pub(crate) mod executor;
 mod headers;
 pub mod http;
+pub(crate) mod later;
 pub mod native;
 pub mod nats;
 pub mod output;

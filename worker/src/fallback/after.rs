@@ -26,7 +26,8 @@ use crate::{
 /// The attempt goes on meanwhile, with its slot and its lease: another tool may be asked.
 pub(crate) async fn pass(worker: &WorkerProcess, executed: &mut Executed) {
     let has_fallback = executed.attempt.tool.manifest.fallback.is_some();
-    if has_fallback && executed.execution.failure().is_some() {
+    let has_failed = executed.execution.failure().is_some() && executed.wanted().is_none();
+    if has_fallback && has_failed {
         Box::pin(judge(worker, executed)).await;
     }
 }

@@ -3,7 +3,9 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use fleet::{call::Language, fencing::WorkerLock, ids::CallId};
+use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -104,6 +106,36 @@ impl ToolContext {
             .map_err(|_quotes| ToolError::business("Toolfleet-Meta is not what this tool expects"))
     }
 
+    /// With what the tool may answer later, after [`ToolError::deferred`]; `None` where its manifest has no `completion`. A secret: hand it
+    /// to whoever will answer, and log it nowhere.
+    pub fn completion_token(&self) -> Option<&str> {
+        let token = self.attempt.completion_token.as_ref();
+        token.map(ExposeSecret::expose_secret)
+    }
+
+    /// What the caller said when the tool asked last ([`ToolError::needs`]), read as a type; `None` where it has not asked.
+    ///
+    /// # Errors
+    ///
+    /// The input is there and does not fit this type: a business error that says so. To ask again, read it as a
+    /// [`Value`](serde_json::Value) first.
+    pub fn input<T: DeserializeOwned>(&self) -> Result<Option<T>, ToolError> {
+        let asked = self.attempt.asked.as_ref();
+        let input = asked.and_then(|asked| asked.input.as_deref());
+        read(input, "the input is not what this tool asked for")
+    }
+
+    /// What the tool kept for itself when it asked last, read as a type.
+    ///
+    /// # Errors
+    ///
+    /// The state is there and does not fit this type.
+    pub fn state<T: DeserializeOwned>(&self) -> Result<Option<T>, ToolError> {
+        let asked = self.attempt.asked.as_ref();
+        let state = asked.and_then(|asked| asked.state.as_deref());
+        read(state, "the state is not what this tool keeps")
+    }
+
     /// The language of messages for the model.
     pub fn language(&self) -> Language {
         self.attempt.language
@@ -168,4 +200,15 @@ impl ToolContext {
         let done = self.blocking.spawn_blocking(working).await;
         done.map_err(|_panicked| ToolError::unknown("the tool panicked"))
     }
+}
+
+/// JSON text as a type. The error of serde would quote it.
+fn read<T: DeserializeOwned>(
+    text: Option<&RawValue>,
+    otherwise: &str,
+) -> Result<Option<T>, ToolError> {
+    let read = text
+        .map(|text| serde_json::from_str(text.get()))
+        .transpose();
+    read.map_err(|_quotes| ToolError::business(otherwise))
 }

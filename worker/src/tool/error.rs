@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use fleet::{
+    input::InputWanted,
     outcome::{Outcome, ToolFailure},
     wire::{code::Code, message::Message},
 };
-use serde_json::json;
+use serde_json::{Value, json};
+
+use crate::executors::later;
 
 /// Why a tool failed, and what that says about its effect.
 ///
@@ -22,7 +25,7 @@ use serde_json::json;
 /// }
 /// assert!(matches!(read(), Err(ToolError::Unknown { .. })));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ToolError {
     /// The tool says no, for a reason that the caller can act on, and has done nothing. Never tried again.
@@ -48,6 +51,19 @@ pub enum ToolError {
         message: String,
         /// How long to wait before another attempt.
         retry_after: Option<Duration>,
+    },
+    /// The tool has the call and answers later, with [`ToolContext::completion_token`](crate::ToolContext::completion_token). Its
+    /// manifest must have `completion`; without it, the effect may have happened.
+    #[non_exhaustive]
+    Deferred,
+    /// The tool has begun nothing and wants to know something of its caller first. Then it is run again, with what the caller said as
+    /// [`ToolContext::input`](crate::ToolContext::input) and its own state as [`ToolContext::state`](crate::ToolContext::state).
+    #[non_exhaustive]
+    Needs {
+        /// What is shown to the caller, a JSON object of at most 16 KiB.
+        requests: Value,
+        /// What the tool gets back, at most 16 KiB of JSON. It is shown to nobody.
+        state: Option<Value>,
     },
 }
 
@@ -77,6 +93,17 @@ impl ToolError {
             message: message.into(),
             retry_after: None,
         }
+    }
+
+    /// The tool has the call and answers later, within `completion.wait` of its manifest.
+    pub const fn deferred() -> Self {
+        Self::Deferred
+    }
+
+    /// The tool wants to know something first. It may ask eight times in a call, and waits to the call's deadline; asking spends no
+    /// attempt.
+    pub const fn needs(requests: Value, state: Option<Value>) -> Self {
+        Self::Needs { requests, state }
     }
 
     /// With the tool's own code, which only a business error has.
@@ -119,6 +146,11 @@ impl ToolError {
                 message,
                 retry_after,
             } => Outcome::Unknown(unavailable(message, retry_after)),
+            Self::Deferred => later::answers_later(),
+            Self::Needs { requests, state } => later::asks(InputWanted {
+                requests: requests.to_string(),
+                state: state.map(|state| state.to_string()),
+            }),
         }
     }
 }

@@ -80,6 +80,13 @@ impl Settings {
         self.field("cache", json!({ "ttl": format_duration(ttl) }))
     }
 
+    /// How long its answer is waited for after [`ToolError::deferred`](crate::ToolError::deferred); it must answer at once if not set. At
+    /// most the deadline.
+    #[must_use]
+    pub fn completion(self, wait: Duration) -> Self {
+        self.field("completion", json!({ "wait": format_duration(wait) }))
+    }
+
     /// How often a call may lose the worker that runs it, 0 to 100, before it is set aside; 5 if not set.
     #[must_use]
     pub fn losses(self, losses: u32) -> Self {

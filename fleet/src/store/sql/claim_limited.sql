@@ -26,7 +26,7 @@
     SELECT s.tool, s.slot, s.attempt_id, t.places, EXISTS (
         SELECT FROM toolfleet.open_calls o
         WHERE o.call_id = s.call_id AND o.attempt_id = s.attempt_id
-          AND (o.state = 'running' OR o.state = 'in_doubt' AND o.attempt_until > now())) AS live
+          AND (o.state = 'running' OR o.awaiting = 'completion' OR o.state = 'in_doubt' AND o.attempt_until > now())) AS live
     FROM tools t
     JOIN toolfleet.tool_slots s USING (tool)
     WHERE t.places IS NOT NULL

@@ -12,8 +12,8 @@ WITH input AS MATERIALIZED (
     JOIN toolfleet.open_calls o USING (call_id)
     WHERE o.call_id = ANY($1)
       AND ((i.by_attempt = o.attempt_id AND o.state IN ('running', 'in_doubt', 'awaiting_client'))
-           OR (i.by_rev = o.rev AND (o.state = 'queued' OR o.awaiting = 'approval')))
-      AND (i.kind <> 'again' OR (o.state = 'running' AND NOT o.cancel_requested))
+           OR (i.by_rev = o.rev AND (o.state = 'queued' OR o.awaiting IN ('approval', 'input'))))
+      AND (i.kind <> 'again' OR (o.state = 'running' AND NOT o.cancel_requested) OR o.awaiting = 'completion')
       AND (i.kind <> 'doubt' OR o.state <> 'in_doubt')
       -- A doubt ends by evidence, not by a cancellation. Where attempts may have been forgotten, only success is evidence.
       AND (i.kind <> 'end' OR o.state <> 'in_doubt'
@@ -32,7 +32,7 @@ WITH input AS MATERIALIZED (
     /* finish */
 ), again AS (
     UPDATE toolfleet.open_calls o
-    SET state = 'queued', rev = o.rev + 1, attempt_id = NULL, worker_id = NULL, claim_rev = NULL,
+    SET state = 'queued', awaiting = NULL, rev = o.rev + 1, attempt_id = NULL, worker_id = NULL, claim_rev = NULL,
         attempt_started_at = NULL, attempt_until = NULL, attempt_timeout_ms = NULL,
         not_before = now() + m.pause_ms * interval '1 millisecond',
         due_at = now() + m.pause_ms * interval '1 millisecond',

@@ -487,7 +487,7 @@ pub static ALL: &[Mutant] = &[
         sight: Rare,
         planting: Some(Planting::Function {
             name: "toolfleet.cancel",
-            find: "ELSIF (o.effect_unknown OR o.awaiting = 'client') AND o.effect IN ('idempotent', 'once') THEN",
+            find: "ELSIF (o.effect_unknown OR is_handed) AND o.effect IN ('idempotent', 'once') THEN",
             replace: "ELSIF false THEN",
         }),
         ..NONE

@@ -14,7 +14,8 @@ use crate::commands::{ask::unanswered, connect, given, output, usage::UsageError
 /// What `calls output` is told.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The tool has the executor `client`: docs/client-tools.md. The same answer again is recognised, so it is safe to repeat.\n\
+    after_help = "The tool has the executor `client` (docs/client-tools.md), has said that it answers later (docs/completion.md), or asks for something \
+                  (docs/asking.md). The same answer again is recognised, so it is safe to repeat.\n\
                   Exit code 1 when it was not taken: `invalid_arguments`, `conflict`, `already_terminal`, `not_found` (docs/errors)"
 )]
 pub struct HandIn {
@@ -27,10 +28,13 @@ pub struct HandIn {
     #[arg(
         long,
         value_name = "JSON|@FILE|@-",
-        required_unless_present = "error",
-        conflicts_with = "error"
+        required_unless_present_any = ["error", "input"],
+        conflicts_with_all = ["error", "input"]
     )]
     result: Option<String>,
+    /// What its tool has asked for, a JSON object: the JSON itself, @FILE, or @- for standard input
+    #[arg(long, value_name = "JSON|@FILE|@-", conflicts_with = "error")]
+    input: Option<String>,
     /// It failed, and why, for the model
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
@@ -55,11 +59,14 @@ impl HandIn {
         let token = given::bytes("--token", &self.token)?;
         let token = String::from_utf8(token)
             .map_err(|_not_text| UsageError("--token is not text".to_owned()))?;
-        let answer = match (&self.result, &self.error) {
-            (Some(result), _) => ClientOutput::Did {
-                result: json_of(&given::bytes("--result", result)?)?,
+        let answer = match (&self.result, &self.input, &self.error) {
+            (Some(result), _, _) => ClientOutput::Did {
+                result: json_of("--result", &given::bytes("--result", result)?)?,
             },
-            (None, error) => ClientOutput::Failed {
+            (None, Some(input), _) => ClientOutput::Told {
+                input: json_of("--input", &given::bytes("--input", input)?)?,
+            },
+            (None, None, error) => ClientOutput::Failed {
                 error: ClientFailure {
                     message: error.as_deref().unwrap_or_default(),
                     code: self.code.as_deref(),
@@ -83,7 +90,7 @@ impl HandIn {
     }
 }
 
-fn json_of(bytes: &[u8]) -> Result<Box<RawValue>, UsageError> {
+fn json_of(flag: &str, bytes: &[u8]) -> Result<Box<RawValue>, UsageError> {
     serde_json::from_slice(bytes)
-        .map_err(|wrong| UsageError(format!("--result is not JSON: {wrong}")))
+        .map_err(|wrong| UsageError(format!("{flag} is not JSON: {wrong}")))
 }

@@ -19,7 +19,7 @@ const SUBSCRIPTIONS: u32 = 4096;
 /// How long a caller of another account may wait for its answer: `Prefer: wait` is at most 300 s.
 const ANSWER_MAX: &str = "10m";
 /// Where dispatchers answer, which are the inboxes that they may publish to.
-const REPLIES: &str = "_INBOX.{tenant}.,_INBOX_operator.,_INBOX_gateway.,_R_.";
+const REPLIES: &str = "_INBOX.{tenant}.,_INBOX_operator.,_INBOX_service.,_INBOX_gateway.,_R_.";
 /// The account of dispatchers, workers, operators, services, and of tenants without one of their own.
 const FLEET: &str = "fleet";
 

@@ -93,6 +93,11 @@ impl Executor for HttpExecutor {
             write,
             business_statuses: manifest.business_statuses.clone(),
             not_applied_statuses: manifest.not_applied_statuses.clone(),
+            later_statuses: manifest
+                .completion
+                .as_ref()
+                .map(|completion| completion.statuses.clone())
+                .unwrap_or_default(),
             output_limit: manifest.output_limit,
             secrets: template.secrets(),
         };

@@ -14,7 +14,7 @@ use serde_json::{
 };
 
 use super::words;
-use crate::executors::{StopReason, output};
+use crate::executors::{StopReason, later, output};
 
 /// What the manifest says about answers, and what no message may repeat.
 pub(super) struct StatusRules {
@@ -22,6 +22,8 @@ pub(super) struct StatusRules {
     pub(super) write: bool,
     pub(super) business_statuses: Vec<u16>,
     pub(super) not_applied_statuses: Vec<u16>,
+    /// The tool has taken the call and answers later.
+    pub(super) later_statuses: Vec<u16>,
     pub(super) output_limit: usize,
     /// Masked in every message.
     pub(super) secrets: Vec<SecretString>,
@@ -79,6 +81,7 @@ pub(super) fn class(rules: &StatusRules, answer: &HttpAnswer) -> Outcome {
         )
     };
     match status {
+        _ if rules.later_statuses.contains(&status) => later::answers_later(),
         200..=299 => success(rules, answer),
         // Before the business statuses: this list is declared tool by tool, while those have a default that it may overlap.
         _ if rules.not_applied_statuses.contains(&status) && rules.write => {

@@ -12,7 +12,7 @@ use fleet::{
 };
 use serde_json::{Value, json, value::RawValue};
 
-use crate::executors::{output, refusal};
+use crate::executors::{later, output, refusal};
 
 /// The part of a reply that is looked at.
 #[derive(Debug, Default)]
@@ -25,6 +25,8 @@ pub(super) struct Reply {
     pub(super) code: Option<String>,
     /// `Nats-Service-Error`.
     pub(super) text: Option<String>,
+    /// Whether the service says that it answers later.
+    pub(super) is_deferred: bool,
     pub(super) body: Bytes,
 }
 
@@ -33,8 +35,10 @@ impl Reply {
         let headers = message.headers.as_ref();
         let text = headers.and_then(|headers| header(headers, "Nats-Service-Error"));
         let code = headers.and_then(|headers| header(headers, "Nats-Service-Error-Code"));
+        let deferred = headers.and_then(|headers| header(headers, later::DEFERRED));
         Self {
             malformed: is_malformed(&message),
+            is_deferred: deferred.is_some_and(|said| said.eq_ignore_ascii_case("true")),
             status: message.status.map(|status| status.as_u16()),
             code: code.or_else(|| text.is_some().then(String::new)),
             text,
@@ -92,6 +96,9 @@ pub(super) fn class(reply: &Reply, output_limit: usize) -> Outcome {
             Ok(status) => Outcome::Unknown(unclear(status.into(), reply)),
             Err(_not_a_code) => Outcome::Unknown(unclear(short(code), reply)),
         };
+    }
+    if reply.is_deferred {
+        return later::answers_later();
     }
     match reply.status {
         None => answer(&reply.body, output_limit),
@@ -191,6 +198,7 @@ mod tests {
             status: None,
             code: Some(code.to_owned()),
             text: Some(text.to_owned()),
+            is_deferred: false,
             body: Bytes::copy_from_slice(body.as_bytes()),
         }
     }

@@ -7,6 +7,7 @@ fn rules(write: bool) -> StatusRules {
         write,
         business_statuses: vec![400, 404, 409, 422],
         not_applied_statuses: vec![503, 422],
+        later_statuses: vec![202],
         output_limit: 100,
         secrets: Vec::new(),
     }
