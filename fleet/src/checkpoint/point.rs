@@ -143,8 +143,8 @@ impl Checkpoint {
         }
     }
 
-    /// Whether a process gets here only now and then: when a target that failed is tried again, a rate is used up, or a tool has a
-    /// cache or a fallback.
+    /// Whether a process gets here only now and then: when a target that failed is tried again, a rate is used up, a tool has a
+    /// cache or a fallback, or somebody outside is waited for.
     pub const fn is_rare(self) -> bool {
         matches!(
             self,
@@ -154,6 +154,8 @@ impl Checkpoint {
                 | Self::FellBack
                 | Self::Counted
                 | Self::Reported
+                | Self::OutputTaken
+                | Self::Ruled
         )
     }
 
