@@ -501,8 +501,8 @@ pub static ALL: &[Mutant] = &[
         sight: Rare,
         edits: &[Edit {
             statement: "complete",
-            find: "(i.kind <> 'again' OR (o.state = 'running' AND NOT o.cancel_requested))",
-            replace: "(i.kind <> 'again' OR o.state = 'running')",
+            find: "(i.kind <> 'again' OR (o.state = 'running' AND NOT o.cancel_requested) OR",
+            replace: "(i.kind <> 'again' OR o.state = 'running' OR",
         }],
         ..NONE
     },
@@ -528,8 +528,8 @@ pub static ALL: &[Mutant] = &[
         sources: &[
             Source {
                 file: "dispatcher/src/waiters.rs",
-                find: "            Some(envelope) => drop(awaited.decided.send_replace(Some(envelope))),\n",
-                replace: "            Some(envelope) if fleet::mutant::on(\"answers_crossed\") => {\n                drop(waiters);\n                let call = self.undecided().pop().unwrap_or(call);\n                if let Some(awaited) = self.lock().calls.get(&call) { drop(awaited.decided.send_replace(Some(envelope))); }\n            }\n            Some(envelope) => drop(awaited.decided.send_replace(Some(envelope))),\n",
+                find: "            Some(envelope) => drop(awaited.decided.send_replace(Known::Decided(envelope))),\n",
+                replace: "            Some(envelope) if fleet::mutant::on(\"answers_crossed\") => {\n                drop(waiters);\n                let call = self.undecided().pop().unwrap_or(call);\n                if let Some(awaited) = self.lock().calls.get(&call) { drop(awaited.decided.send_replace(Known::Decided(envelope))); }\n            }\n            Some(envelope) => drop(awaited.decided.send_replace(Known::Decided(envelope))),\n",
             },
         ],
         ..NONE

@@ -192,10 +192,16 @@ impl Dice<'_> {
         let places: Vec<Checkpoint> = Checkpoint::ALL
             .iter()
             .copied()
-            // No caller of this fleet runs a tool itself.
+            // No call of this fleet waits for anybody outside it.
             .filter(|place| {
-                !matches!(place, Checkpoint::OutputTaken | Checkpoint::Ruled)
-                    && roles.contains(&place.role())
+                let is_of_waiting = matches!(
+                    place,
+                    Checkpoint::OutputTaken
+                        | Checkpoint::InputTaken
+                        | Checkpoint::Ruled
+                        | Checkpoint::Parked
+                );
+                !is_of_waiting && roles.contains(&place.role())
             })
             .flat_map(|place| repeat_n(place, if place.is_rare() { RARE_PLACES } else { 1 }))
             .collect();
