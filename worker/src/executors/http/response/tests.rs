@@ -7,7 +7,7 @@ fn rules(write: bool) -> StatusRules {
         write,
         business_statuses: vec![400, 404, 409, 422],
         not_applied_statuses: vec![503, 422],
-        later_statuses: vec![202],
+        later_statuses: Vec::new(),
         output_limit: 100,
         secrets: Vec::new(),
     }
@@ -282,4 +282,22 @@ fn a_refusal_carries_a_bounded_message_the_status_and_the_pause() {
     );
     let long = refusal(&json!({"message": "é".repeat(2_000)}).to_string());
     assert_eq!(long.message.english().len(), ToolFailure::MESSAGE_MAX);
+}
+
+#[test]
+fn only_a_declared_status_says_that_the_answer_comes_later() {
+    for write in [false, true] {
+        let declared = StatusRules {
+            later_statuses: vec![202],
+            ..rules(write)
+        };
+        let accepted = answer(202, "application/json", b"{}");
+        let outcome = class(&declared, &accepted);
+        assert_eq!(outcome.word(), OutcomeWord::Unknown);
+        let wanted = outcome.failure().and_then(|failure| failure.wanted());
+        assert_eq!(wanted, Some(&fleet::input::ToolWish::Completion));
+        assert_eq!(class(&rules(write), &accepted).word(), OutcomeWord::Applied);
+        let done = answer(200, "application/json", b"{}");
+        assert_eq!(class(&declared, &done).word(), OutcomeWord::Applied);
+    }
 }
