@@ -16,6 +16,8 @@
 //! | `expired` | queued calls whose time is over, all others | ends them |
 //! | `wait_over` | calls of client tools for which nobody came in time | ends them; a write that was handed out is in doubt |
 //! | `undecided` | calls about which nobody decided in time | they expire |
+//! | `completion_silent` | calls whose tool said that it would answer later, and did not | tries them again, or ends them; a `once` call is in doubt |
+//! | `not_told` | calls whose tool was not told in time what it asked for | they expire |
 //! | `dead_worker` | workers silent for a whole lease | declares them dead |
 //! | `lost_attempt` | running calls without a worker, or overdue by far | again, in doubt or failed, by effect class |
 //! | `probe` | calls in doubt whose tool has a probe | asks, and settles what the answers prove |

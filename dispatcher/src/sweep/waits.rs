@@ -32,12 +32,10 @@ impl Sweep {
             let over = awaiting::over(&self.pool).await?;
             // What cannot be ended is left to the next pass.
             let is_last = over.len() < usize::try_from(STEP_ROWS).unwrap_or(usize::MAX);
-            let (silent, undecided): (Vec<_>, Vec<_>) = over
-                .into_iter()
-                .partition(|call| matches!(call.awaiting, Awaiting::Client | Awaiting::Completion));
-            for (over, pass) in [(silent, "wait_over"), (undecided, "undecided")] {
-                let endings = over.iter().filter_map(|call| self.ending(call));
-                self.end_all(endings.collect(), pass).await;
+            for whom in Awaiting::ALL {
+                let of_them = over.iter().filter(|call| call.awaiting == *whom);
+                let endings = of_them.filter_map(|call| self.ending(call));
+                self.end_all(endings.collect(), pass(*whom)).await;
             }
             if is_last {
                 return Ok(());
@@ -57,6 +55,16 @@ impl Sweep {
                 ending(call, &Fact::ToolSilent(tries(call, &tool)))
             }
         })
+    }
+}
+
+/// The word for it in metrics: an alert names who did not come.
+const fn pass(whom: Awaiting) -> &'static str {
+    match whom {
+        Awaiting::Client => "wait_over",
+        Awaiting::Approval => "undecided",
+        Awaiting::Completion => "completion_silent",
+        Awaiting::Input => "not_told",
     }
 }
 

@@ -127,7 +127,7 @@ pub async fn give_input(
         .is_some())
 }
 
-/// As what a call was ever handed to its tool, or asked about: the newest first, and at most a hundred.
+/// As what a call was ever handed to its tool, or asked about: the questions, and at most a hundred attempts.
 ///
 /// # Errors
 ///
