@@ -149,8 +149,8 @@ impl Checkpoint {
         }
     }
 
-    /// Whether a process gets here only now and then: when a target that failed is tried again, a rate is used up, or a tool has a
-    /// cache or a fallback, or waits for something.
+    /// Whether a process gets here only now and then: when a target that failed is tried again, a rate is used up, a tool has a
+    /// cache or a fallback, or somebody outside is waited for.
     pub const fn is_rare(self) -> bool {
         matches!(
             self,
@@ -161,6 +161,9 @@ impl Checkpoint {
                 | Self::Parked
                 | Self::Counted
                 | Self::Reported
+                | Self::OutputTaken
+                | Self::InputTaken
+                | Self::Ruled
         )
     }
 

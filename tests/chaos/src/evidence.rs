@@ -31,7 +31,14 @@ pub(crate) const HISTORY: &str = "history.jsonl";
 /// Part of many calls' arguments: no log may hold it.
 const ARGUMENT: &str = "DROP TABLE tools.accounts";
 /// What a person wants to see of the ledger.
-const VIEWS: [&str; 5] = ["calls", "attempts", "call_events", "in_doubt", "workers"];
+const VIEWS: [&str; 6] = [
+    "calls",
+    "attempts",
+    "call_events",
+    "approvals",
+    "in_doubt",
+    "workers",
+];
 
 /// Lets the fleet leave, and collects all that is known of the run.
 ///

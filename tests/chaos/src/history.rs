@@ -144,6 +144,18 @@ pub enum Op {
     Cancel,
     /// Settles a call in doubt by what the file of effects says.
     Settle,
+    /// Says yes to a call that waits for it.
+    Approve,
+    /// Says no.
+    Deny,
+    /// Says yes or no to other arguments than those that were shown.
+    OtherArguments,
+    /// Hands in what came of a call that was handed out.
+    Output,
+    /// Hands in something that its tool may not answer.
+    BadOutput,
+    /// Hands in something else after the first answer.
+    OtherOutput,
 }
 
 /// The question, or what became of it.

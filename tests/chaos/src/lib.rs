@@ -6,7 +6,7 @@
 //! world    the servers, the processes, the wires between them, and the faults that strike them
 //! wire     wires that understand the protocols of Postgres and NATS
 //! effects  the world outside: tools of every kind, and a file that remembers every effect
-//! clients  programs that submit, wait, cancel and settle, and write down the answers
+//! clients  programs that submit, wait, cancel, settle, say yes or no and run tools themselves, and write down the answers
 //! operator pauses calls and forces breakers at random, and takes it back
 //! login    who a program of the run is at NATS
 //! history  the records of these programs

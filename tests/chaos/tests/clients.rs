@@ -22,7 +22,7 @@ use bytes::Bytes;
 use fleet::call::Effect;
 use fleet_chaos::{
     clients::{self, Accounts, Clients, Program, Summary},
-    effects::{Did, Mark, Mode, TOOLS},
+    effects::{self, Did, Mark, Mode, TOOLS},
     history::{self, Entry, Op, Phase},
     login::Login,
 };
@@ -88,7 +88,7 @@ async fn act(State(world): State<Arc<World>>, headers: HeaderMap, body: Bytes) -
 }
 
 fn manifests(url: &str) -> Vec<String> {
-    let manifest = |tool: &fleet_chaos::effects::Tool| {
+    let manifest = |tool: &effects::Tool| {
         let mut manifest = json!({
             "name": tool.name, "version": 1, "description": "Leaves a mark.", "effect": tool.effect.as_str(),
             "input_schema": {
@@ -104,6 +104,16 @@ fn manifests(url: &str) -> Vec<String> {
         if tool.effect == Effect::Transaction {
             manifest["executor"] =
                 json!({"sql": {"statement": "SELECT 1 AS one", "database": "fleet"}});
+        }
+        // Shorter than the accounts are waited for.
+        if let Some(approval) = effects::approval(tool) {
+            manifest["approval"] = approval;
+            manifest["approval"]["expires"] = "3s".into();
+        }
+        if tool.is_handed() {
+            manifest["executor"] = json!({"client": {}});
+            manifest["output_schema"] =
+                json!({"type": "object", "properties": {"n": {"type": "integer"}}});
         }
         manifest.to_string()
     };
@@ -252,6 +262,12 @@ fn everything_occurred(run: &Run) {
         Op::Attach,
         Op::Cancel,
         Op::Settle,
+        Op::Approve,
+        Op::Deny,
+        Op::OtherArguments,
+        Op::Output,
+        Op::BadOutput,
+        Op::OtherOutput,
     ];
     assert_eq!(ops, BTreeSet::from(all));
     let told: BTreeSet<_> = run.summary.answers.keys().map(String::as_str).collect();
@@ -261,6 +277,9 @@ fn everything_occurred(run: &Run) {
         "failed tool_error",
         "failed not_applied",
         "in_doubt in_doubt",
+        "awaiting_client",
+        "failed denied",
+        "refused conflict",
         "refused idempotency_key_reused",
         "refused not_found",
         "refused duplicate_key",

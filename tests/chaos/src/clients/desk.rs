@@ -15,7 +15,7 @@ use async_nats::HeaderMap;
 use bytes::Bytes;
 use serde_json::Value;
 use tokio::{
-    sync::watch,
+    sync::{mpsc, watch},
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     call::Call,
     summary::{Summary, Tally, excerpt},
+    waited::Waited,
 };
 use crate::{
     effects::{self, Mode},
@@ -43,6 +44,8 @@ pub(super) struct Desk {
     others: Vec<async_nats::Client>,
     /// Of the one who settles.
     operator: async_nats::Client,
+    /// Who hears of calls that wait for somebody.
+    waited: Option<mpsc::UnboundedSender<Waited>>,
     lost: Mutex<Option<io::Error>>,
 }
 
@@ -120,7 +123,16 @@ impl Desk {
             connections,
             others,
             operator,
+            waited: None,
             lost: Mutex::default(),
+        }
+    }
+
+    /// The same, and this one hears of calls that wait for somebody.
+    pub(super) fn telling(self, waited: mpsc::UnboundedSender<Waited>) -> Self {
+        Self {
+            waited: Some(waited),
+            ..self
         }
     }
 
@@ -162,6 +174,12 @@ impl Desk {
             let answer = answers.as_ref().and_then(|answers| answers.get(index));
             let phase = answer.map_or(Phase::Unknown, |_| Phase::Answered);
             self.write(client, op_id, question, phase, answer);
+            let waited = answer.and_then(|answer| Waited::of(question, answer));
+            if let (Some(hears), Some(waited)) = (&self.waited, waited)
+                && hears.send(waited).is_err()
+            {
+                // Nobody is waited for any more: the run is over.
+            }
         }
         answers.filter(|answers| answers.len() == questions.len())
     }

@@ -10,6 +10,9 @@
 //! submit    one client: how it submits, asks again and waits
 //! settle    settles a call in doubt
 //! marks     looks in the file of effects for a call in doubt
+//! waited    those for whom calls wait
+//! rule      says yes or no to a call
+//! hand      runs a call that was handed out, and hands in what came of it
 //! desk      writes down each question and its answer
 //! accounts  asks the open questions when all faults are undone
 //! summary   the outcomes, and those that no fault explains
@@ -19,12 +22,15 @@ mod accounts;
 mod batch;
 mod call;
 mod desk;
+mod hand;
 mod hostile;
 mod marks;
 mod programs;
+mod rule;
 mod settle;
 mod submit;
 mod summary;
+mod waited;
 
 use std::{
     path::PathBuf,
@@ -34,11 +40,14 @@ use std::{
 
 use anyhow::Context as _;
 use futures_util::future;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 
 use self::{desk::Desk, marks::Marks, submit::Client};
-use crate::{history::Writer, login::Login};
+use crate::{effects, history::Writer, login::Login};
 
 pub use self::{
     accounts::{Accounts, settle_accounts},
@@ -88,7 +97,8 @@ pub async fn run(clients: Clients) -> anyhow::Result<Summary> {
     let others = future::try_join_all(connecting).await?;
     // Clients stop by themselves when nothing can be written down any more.
     let stop = clients.stop.child_token();
-    let desk = Arc::new(Desk::new(
+    let (hears, waited) = mpsc::unbounded_channel();
+    let desk = Desk::new(
         clients.seed,
         writer,
         0,
@@ -96,7 +106,9 @@ pub async fn run(clients: Clients) -> anyhow::Result<Summary> {
         stop,
         (connections, others),
         clients.operator.connect().await?,
-    ));
+    );
+    let desk = Arc::new(desk.telling(hears));
+    let file = effects::File::open(&clients.effects_file).context("open the file of effects")?;
     let marks = Arc::new(Marks::of(clients.effects_file));
     let next = Arc::new(Numbers::default());
     let mut tasks = JoinSet::new();
@@ -108,6 +120,12 @@ pub async fn run(clients: Clients) -> anyhow::Result<Summary> {
         };
         tasks.spawn(client.work(Arc::clone(&next), clients.pace));
     }
+    let somebody = Client {
+        id: clients.clients,
+        desk: Arc::clone(&desk),
+        marks: None,
+    };
+    tasks.spawn(waited::serve(somebody, waited, Arc::new(file)));
     while let Some(ended) = tasks.join_next().await {
         ended.context("a client panicked")?;
     }

@@ -18,6 +18,8 @@ use crate::{effects::Executor, history::Op};
 const LEFT: u64 = 30;
 /// How many of a hundred that have a probe are left to it.
 const LEFT_TO_PROBE: u64 = 80;
+/// How many of a hundred that a caller's program has in hand are left to its answer.
+const LEFT_TO_PROGRAM: u64 = 55;
 /// How many of a hundred that nobody looks into are abandoned.
 const ABANDONED: u64 = 50;
 /// How often one is looked at, or its settlement tried, before it is left after all.
@@ -32,7 +34,12 @@ impl Client {
             return;
         };
         let drawn = call.below(self.desk.seed, "left in doubt", 100);
-        if call.tool.name == "book" && drawn < LEFT_TO_PROBE {
+        let left_to_others = match call.tool.name {
+            "book" => LEFT_TO_PROBE,
+            _ if call.tool.is_handed() => LEFT_TO_PROGRAM,
+            _ => 0,
+        };
+        if drawn < left_to_others {
             return;
         }
         let left = drawn < LEFT;
@@ -96,12 +103,16 @@ impl Client {
     }
 
     async fn settle(&self, call: &Call, id: &str, outcome: &str) -> Option<Value> {
-        let body = json!({
+        let mut body = json!({
             "call_id": id,
             "outcome": outcome,
             "actor": format!("client-{}", self.id),
             "note": "looked at the world",
         });
+        // Nothing proves that a stranger's program is gone.
+        if call.tool.is_handed() && outcome == "not_applied" {
+            body["by_time_only"] = true.into();
+        }
         let question = Question::about(Op::Settle, call, id);
         let request = Request::new("admin.settle", &body, AT_ONCE);
         self.desk.ask(self.id, &question, request).await

@@ -9,7 +9,7 @@ use std::{
 
 use nix::time::{ClockId, clock_gettime};
 
-use super::{Did, Mark, told::Told};
+use super::{Did, Mark, Mode, told::Told};
 
 /// The file, open for appending.
 #[derive(Debug)]
@@ -27,6 +27,21 @@ impl File {
             .create(true)
             .open(path)
             .map(Self)
+    }
+
+    /// Appends a line as the program of a caller, about a call that it was handed.
+    ///
+    /// # Errors
+    ///
+    /// The disk refuses.
+    pub fn note_handed(
+        &self,
+        tool: &str,
+        call: &str,
+        (n, mode): (u64, Mode),
+        did: Did,
+    ) -> io::Result<()> {
+        self.note(&Told::handed(tool, call, n, mode), did)
     }
 
     /// Appends a line, and has an effect on disk before it returns.

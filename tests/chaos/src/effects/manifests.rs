@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use fleet::call::Effect;
 use serde_json::{Value, json};
 
-use super::{Executor, TOOLS, Tool, tables};
+use super::{Executor, TOOLS, Tool, tables, tools::AMOUNT_AGREED};
 
 /// Where the tools are.
 #[derive(Debug, Clone)]
@@ -44,6 +44,9 @@ pub(super) fn retry() -> Value {
     json!({"strategy": "jittered", "max_attempts": 5, "base": "100ms", "factor": 2.0, "cap": "1s"})
 }
 
+/// So long a yes is waited for.
+const EXPIRES: &str = "6s";
+
 fn manifest(tool: &Tool, places: &Places) -> Value {
     let mut manifest = json!({
         "name": tool.name,
@@ -65,7 +68,21 @@ fn manifest(tool: &Tool, places: &Places) -> Value {
             // A program takes a while to start.
             manifest["timeout"] = "3s".into();
         }
+        Executor::Client => {
+            // Nobody here runs it, so nobody tries again.
+            if let Some(fields) = manifest.as_object_mut() {
+                fields.remove("retry");
+                fields.remove("losses");
+            }
+            manifest["timeout"] = "3s".into();
+            manifest["output_schema"] = json!({
+                "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
+            });
+        }
         Executor::Nats | Executor::Sql | Executor::Native => {}
+    }
+    if let Some(approval) = approval(tool) {
+        manifest["approval"] = approval;
     }
     if tool.effect == Effect::Idempotent {
         manifest["idempotency"] = json!({"valid_for": "24h"});
@@ -116,6 +133,20 @@ fn manifest(tool: &Tool, places: &Places) -> Value {
     manifest
 }
 
+/// Who has to say yes to its calls.
+pub fn approval(tool: &Tool) -> Option<Value> {
+    let count = tool.yeses()?;
+    let mut approval = json!({"count": count, "expires": EXPIRES});
+    match tool.name {
+        "agreed_charge" => {
+            approval["when"] = json!([{"pointer": "/amount", "op": "gt", "value": AMOUNT_AGREED}]);
+        }
+        "agreed_put" => approval["by"] = "caller".into(),
+        _ => {}
+    }
+    Some(approval)
+}
+
 fn input_schema(name: &str) -> Value {
     let number = json!({"type": "integer", "minimum": 0});
     let text = json!({"type": "string", "maxLength": 200});
@@ -126,6 +157,10 @@ fn input_schema(name: &str) -> Value {
             properties[each] = number.clone();
             required.push(each);
         }
+    }
+    if name == "agreed_charge" {
+        properties["amount"] = number;
+        required.push("amount");
     }
     json!({
         "type": "object",
@@ -154,6 +189,7 @@ fn executor(tool: &Tool, places: &Places) -> Value {
             let (statement, params) = tables::statement(name);
             json!({"sql": {"database": "fleet", "statement": statement, "params": params}})
         }
+        Executor::Client => json!({"client": {}}),
         Executor::Native => unreachable!("a worker applies its own tools"),
     }
 }

@@ -40,7 +40,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     file::{File, read},
     http::{spell, weather},
-    manifests::{Places, manifests},
+    manifests::{Places, approval, manifests},
     tables::{ACCOUNTS, Row, TOTAL, lay_out, read_tables, total},
     tools::{Executor, NOBODYS, OTHER_TENANT, TENANT, TOOLS, Tool, args, drawn, tenant, tool},
 };

@@ -59,6 +59,19 @@ impl Fact {
 }
 
 impl Told {
+    /// What the program of a caller knows of a call that it was handed.
+    pub(super) fn handed(tool: &str, call: &str, n: u64, mode: Mode) -> Self {
+        Self {
+            tool: tool.to_owned(),
+            call: call.to_owned(),
+            attempt: 1,
+            key: String::new(),
+            n,
+            mode,
+            remaining: Duration::ZERO,
+        }
+    }
+
     /// Reads the arguments and the facts beside them. All but the key must be there: a tool is told which call it is for.
     pub(super) fn read(
         tool: &str,

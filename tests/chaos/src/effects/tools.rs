@@ -34,6 +34,8 @@ pub enum Executor {
     Sql,
     /// A handler in the worker's own program.
     Native,
+    /// The program of its caller.
+    Client,
 }
 
 impl Tool {
@@ -44,6 +46,25 @@ impl Tool {
     /// Whether a breaker stands before its target.
     pub fn is_guarded(&self) -> bool {
         self.name.starts_with("guarded_")
+    }
+
+    /// How many people have to say yes before a call of it runs, where it needs a yes at all.
+    pub fn yeses(&self) -> Option<u64> {
+        match self.name {
+            "agreed_put" | "agreed_hand" => Some(1),
+            "agreed_charge" => Some(2),
+            _ => None,
+        }
+    }
+
+    /// Whether its caller runs it.
+    pub fn is_handed(&self) -> bool {
+        self.executor == Executor::Client
+    }
+
+    /// Whether a call of it may wait for somebody.
+    pub fn waits(&self) -> bool {
+        self.is_handed() || self.yeses().is_some()
     }
 
     /// Whether the number of a call stands in its arguments. Of the others equal calls have equal arguments, and their number is in
@@ -120,6 +141,19 @@ pub const TOOLS: &[Tool] = &[
     )
     .called(2),
     of("guarded_charge", Effect::Once, Executor::Http, WIRED_WRITE).called(2),
+    // Somebody has to say yes: two to large amounts of the first, and the program of its caller to the second.
+    of("agreed_charge", Effect::Once, Executor::Http, WIRED_WRITE).called(2),
+    of(
+        "agreed_put",
+        Effect::Idempotent,
+        Executor::Http,
+        WIRED_WRITE,
+    )
+    .called(2),
+    // Their callers run them, the last one after somebody has said yes.
+    of("handed_charge", Effect::Once, Executor::Client, HANDED).called(2),
+    of("handed_look", Effect::Read, Executor::Client, HANDED),
+    of("agreed_hand", Effect::Once, Executor::Client, HANDED),
 ];
 
 const ALWAYS: &[(Mode, u64)] = &[(Mode::Ok, 1)];
@@ -224,6 +258,19 @@ const SERVED_READ: &[(Mode, u64)] = &[
     (Mode::Garbage, 1),
     (Mode::Huge, 1),
 ];
+/// Who runs it answers, says no, breaks before or after doing it, dies before or after, answers when its time is over, or answers
+/// first with what does not fit.
+const HANDED: &[(Mode, u64)] = &[
+    (Mode::Ok, 52),
+    (Mode::Slow, 12),
+    (Mode::Business, 6),
+    (Mode::ErrorBefore, 4),
+    (Mode::ErrorAfter, 4),
+    (Mode::HangBefore, 5),
+    (Mode::HangAfter, 5),
+    (Mode::Late, 9),
+    (Mode::Garbage, 3),
+];
 /// What comes after a statement is the wire's to spoil; a statement by itself is done or undone.
 const STATEMENT: &[(Mode, u64)] = &[
     (Mode::Ok, 66),
@@ -264,6 +311,8 @@ pub const OTHER_TENANT: &str = "other";
 const QUESTIONS: u64 = 2;
 /// What questions are numbered from: no call has such a number, and a 32-bit integer of a tool holds it.
 const FIRST_QUESTION: u64 = 2_000_000_000;
+/// Larger amounts need a yes.
+pub(super) const AMOUNT_AGREED: u64 = 100;
 /// No run makes so many calls.
 pub const NOBODYS: u64 = 1_000_000_000;
 
@@ -303,6 +352,10 @@ pub fn args(tool: &Tool, n: u64, mode: Mode, seed: u64) -> Value {
             args["from"] = from.into();
             args["to"] = ((from + apart) % ACCOUNTS).into();
             args["amount"] = (1 + seed::below(seed, n, "amount", 40)).into();
+        }
+        "agreed_charge" => {
+            let most = 3 * AMOUNT_AGREED;
+            args["amount"] = (1 + seed::below(seed, n, "amount", most)).into();
         }
         // As a probe asks.
         "was_booked" => {

@@ -88,6 +88,67 @@ pub static ALL: &[Mutant] = &[
         ],
         ..NONE
     },
+    // Somebody is waited for.
+    Mutant {
+        name: "approval_not_asked_for",
+        mistake: "a call that needs a yes is queued when it is accepted, as any other",
+        rule: "nothing_runs_without_its_yes",
+        needs: "calls that need a yes",
+        edits: &[
+            Edit {
+                statement: "accept",
+                find: "CASE WHEN awaiting IS NULL THEN 'queued' ELSE 'awaiting_client' END::toolfleet.call_state, awaiting,",
+                replace: "CASE WHEN awaiting = 'client' THEN 'awaiting_client' ELSE 'queued' END::toolfleet.call_state, nullif(awaiting, 'approval'),",
+            },
+            Edit {
+                statement: "accept",
+                find: "CASE WHEN approval IS NULL THEN least(now() + deadline_ms * interval '1 millisecond', run_deadline) ELSE until END",
+                replace: "least(now() + deadline_ms * interval '1 millisecond', run_deadline)",
+            },
+            Edit {
+                statement: "accept",
+                find: "THEN until END, until, approval::json",
+                replace: "THEN until END, CASE WHEN approval IS NULL THEN until END, approval::json",
+            },
+        ],
+        ..NONE
+    },
+    Mutant {
+        name: "decided_about_other_arguments",
+        mistake: "a decision holds for whatever arguments the call has",
+        rule: "what_was_decided_is_recorded",
+        needs: "people who decide about other arguments than those that were shown",
+        planting: Some(Planting::Function {
+            name: "toolfleet.decide",
+            find: "IF toolfleet.shown_hash(o.args_hash, o.approval) IS DISTINCT FROM decide.args_hash THEN",
+            replace: "IF false THEN",
+        }),
+        ..NONE
+    },
+    Mutant {
+        name: "handed_write_expires",
+        mistake: "a write that was handed out, and of which nothing is heard, is over as if nothing had happened",
+        rule: "what_was_handed_out_may_have_happened",
+        needs: "callers' programs that die with a write in hand",
+        edits: &[Edit {
+            statement: "waits",
+            find: "effect_unknown, effect::text AS effect, language FROM toolfleet.open_calls",
+            replace: "effect_unknown, 'read' AS effect, language FROM toolfleet.open_calls",
+        }],
+        ..NONE
+    },
+    Mutant {
+        name: "late_answer_thrown_away",
+        mistake: "what is heard of a doubt does not settle it",
+        rule: "an_answer_that_was_handed_in_counts",
+        needs: "callers' programs that answer when their time is over",
+        edits: &[Edit {
+            statement: "complete",
+            find: "OR i.new_state <> 'cancelled' AND (NOT o.quarantined OR i.new_state = 'succeeded'))",
+            replace: ")",
+        }],
+        ..NONE
+    },
     // A worker claims it.
     Mutant {
         name: "claim_without_state_guard",

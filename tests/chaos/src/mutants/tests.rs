@@ -8,6 +8,7 @@ use fleet::{
     store::{
         PgConnection,
         accept::Accept,
+        awaiting,
         claim::{Claim, read_back},
         complete::{AttemptCost, Complete, Ending, EndingKind, Guard},
         followers,
@@ -126,6 +127,11 @@ async fn sent(database: &Database) -> BTreeMap<&'static str, Sent> {
         "lost_behind",
         Sent::last(&mut pool.acquire().await.unwrap()).await,
     );
+    awaiting::over(&pool).await.unwrap();
+    note(
+        "waits",
+        Sent::last(&mut pool.acquire().await.unwrap()).await,
+    );
     followers::lines_behind(&pool, None).await.unwrap();
     note(
         "followers",
@@ -204,8 +210,11 @@ async fn each_edit_changes_the_statement_it_means_into_another_that_postgres_tak
             let rewritten = mutated(&sent[statement], mutant);
             assert_ne!(*text, rewritten);
             // The types are those that the product has named, so what it sends is what is tried.
-            let types = types.join(", ");
-            let prepare = format!("PREPARE mutant ({types}) AS {rewritten}; DEALLOCATE mutant");
+            let types = match types.join(", ") {
+                none if none.is_empty() => none,
+                types => format!("({types})"),
+            };
+            let prepare = format!("PREPARE mutant {types} AS {rewritten}; DEALLOCATE mutant");
             let prepared = connection.execute(raw_sql(AssertSqlSafe(prepare))).await;
             assert!(prepared.is_ok(), "{name}: {prepared:?}");
         }

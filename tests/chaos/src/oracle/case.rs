@@ -6,7 +6,10 @@ use fleet::call::State;
 use serde_json::Value;
 
 use super::{
-    facts::{Attempt, Call, Event, Facts, How, Moment, Struck, ToolRow, WorkerRow, text},
+    facts::{
+        Approval, Attempt, Call, Decision, Event, Facts, How, Moment, Struck, ToolRow, WorkerRow,
+        text,
+    },
     verdict::Breach,
 };
 use crate::{
@@ -34,6 +37,7 @@ pub struct Case<'a> {
     pub told: Vec<Told<'a>>,
     attempts: HashMap<&'a str, Vec<&'a Attempt>>,
     events: HashMap<&'a str, Vec<&'a Event>>,
+    decisions: HashMap<&'a str, Vec<&'a Decision>>,
     marks: HashMap<&'a str, Vec<&'a Mark>>,
     tables: HashMap<(&'a str, u64), u64>,
     members: HashMap<u32, Member>,
@@ -88,7 +92,17 @@ impl Told<'_> {
 pub const fn submits(op: Op) -> bool {
     match op {
         Op::Submit | Op::SubmitAsync | Op::Batch | Op::Replay => true,
-        Op::Misuse | Op::Get | Op::Attach | Op::Cancel | Op::Settle => false,
+        Op::Misuse
+        | Op::Get
+        | Op::Attach
+        | Op::Cancel
+        | Op::Settle
+        | Op::Approve
+        | Op::Deny
+        | Op::OtherArguments
+        | Op::Output
+        | Op::BadOutput
+        | Op::OtherOutput => false,
     }
 }
 
@@ -105,6 +119,7 @@ impl<'a> Case<'a> {
             told: Vec::new(),
             attempts: HashMap::new(),
             events: HashMap::new(),
+            decisions: HashMap::new(),
             marks: HashMap::new(),
             tables: HashMap::new(),
             members: HashMap::new(),
@@ -122,6 +137,10 @@ impl<'a> Case<'a> {
         }
         for event in &ledger.events {
             case.events.entry(&event.call_id).or_default().push(event);
+        }
+        for decision in &ledger.decisions {
+            let of_call = case.decisions.entry(&decision.call_id).or_default();
+            of_call.push(decision);
         }
         for events in case.events.values_mut() {
             events.sort_by_key(|event| event.revision);
@@ -188,6 +207,30 @@ impl<'a> Case<'a> {
     /// A call's moves in their order.
     pub fn events(&self, call: &str) -> &[&'a Event] {
         self.events.get(call).map_or(&[], Vec::as_slice)
+    }
+
+    /// What was said about a call that waited for a yes.
+    pub fn decisions(&self, call: &str) -> &[&'a Decision] {
+        self.decisions.get(call).map_or(&[], Vec::as_slice)
+    }
+
+    /// How many have to say yes before anything of a call runs, if anybody has to.
+    pub fn yeses_needed(&self, call: &Call) -> Option<usize> {
+        let Approval { count, above } = self.tools.get(call.tool.as_str())?.approval?;
+        let is_needed = above.is_none_or(|above| call.amount.is_some_and(|amount| amount > above));
+        is_needed.then_some(count)
+    }
+
+    /// Whether the caller of a call runs it.
+    pub fn is_handed(&self, call: &Call) -> bool {
+        let tool = self.tools.get(call.tool.as_str());
+        tool.is_some_and(|tool| tool.executor == "client")
+    }
+
+    /// A moment of the clients' history.
+    pub fn moment(&self, entry: &Entry) -> Moment {
+        let began = self.facts.injected.clients_began;
+        began.saturating_add_unsigned(entry.at_ms)
     }
 
     /// What tools did for a call.

@@ -63,6 +63,8 @@ pub struct Ledger {
     pub workers: Vec<WorkerRow>,
     /// View `tools`.
     pub tools: Vec<ToolRow>,
+    /// View `approvals`.
+    pub decisions: Vec<Decision>,
     /// View `control_log`.
     pub pauses: Vec<Pause>,
     /// The same.
@@ -71,6 +73,21 @@ pub struct Ledger {
     pub breakers: Vec<BreakerRow>,
     /// Calls that were held when everything had come to rest, or had had the time for it.
     pub held: Vec<Held>,
+}
+
+/// What somebody has said about a call that waited for a yes.
+#[derive(Debug, Clone)]
+pub struct Decision {
+    /// The call.
+    pub call_id: String,
+    /// Whether it was a yes.
+    pub is_yes: bool,
+    /// When.
+    pub at: Moment,
+    /// Who.
+    pub actor: String,
+    /// Of the arguments about which it was said.
+    pub args_hash: String,
 }
 
 /// A breaker that an operator forced, from when it was forced to its end; both are taken inwards like those of a pause.
@@ -145,8 +162,12 @@ pub struct Call {
     pub n: Option<u64>,
     /// The number in its arguments: its own, or of equal calls the same.
     pub told: Option<u64>,
+    /// The amount in its arguments, where they have one.
+    pub amount: Option<u64>,
     /// What a tool with a cache answered.
     pub answer: Option<Value>,
+    /// What is known of its effect, once it is over.
+    pub effect_known: Option<String>,
     /// Its key.
     pub key_hash: Option<String>,
     /// The code of its error, where it has one.
@@ -172,8 +193,8 @@ pub struct Attempt {
     pub attempt_id: String,
     /// Its number, from 1.
     pub number: u32,
-    /// Who ran it.
-    pub worker_id: String,
+    /// Who ran it; nobody of the fleet where it was handed to its caller.
+    pub worker_id: Option<String>,
     /// When it was claimed.
     pub started_at: Moment,
     /// When it had ended.
@@ -250,7 +271,7 @@ pub struct ToolRow {
     pub tool: String,
     /// What running it again would mean.
     pub effect: Effect,
-    /// `http`, `process`, `nats`, `sql` or `native`.
+    /// `http`, `process`, `nats`, `sql`, `native` or `client`.
     pub executor: String,
     /// How often it may be tried.
     pub attempts_max: u32,
@@ -258,6 +279,17 @@ pub struct ToolRow {
     pub rate: Option<Rate>,
     /// How long its answers count, in milliseconds.
     pub ttl_ms: Option<Moment>,
+    /// Which of its calls need a yes.
+    pub approval: Option<Approval>,
+}
+
+/// Which calls of a tool need a yes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Approval {
+    /// How many have to say it.
+    pub count: usize,
+    /// Only those with a larger amount, where there is a bound.
+    pub above: Option<u64>,
 }
 
 /// How often attempts of a tool may start, over the whole fleet.

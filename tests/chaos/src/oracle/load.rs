@@ -1,6 +1,7 @@
 //! Reads the facts: from the files, the views and the sessions of Postgres.
 
 mod brakes;
+mod waits;
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
@@ -129,7 +130,7 @@ async fn ledger(pool: &PgPool, clock: &Clock) -> Result<Ledger> {
     let mut ledger = Ledger::default();
     let calls = "SELECT json_build_object('call_id', call_id, 'tenant', tenant, 'tool', tool, 'effect', effect, 'state', state, \
                  'source', source, 'told', args->>'n', 'n', CASE WHEN run LIKE 'n-%' THEN substr(run, 3) ELSE args->>'n' END, \
-                 'answer', CASE WHEN tool = 'cached_look' THEN result END, 'key_hash', idempotency_key_hash, 'code', error->>'code', \
+                 'answer', CASE WHEN tool = 'cached_look' THEN result END, 'amount', args->'amount', 'effect_known', effect_known, 'key_hash', idempotency_key_hash, 'code', error->>'code', \
                  'attempts', attempts, 'probe_of', probe_of, 'accepted_at', (extract(epoch FROM accepted_at) * 1000)::bigint, \
                  'deadline_at', (extract(epoch FROM deadline_at) * 1000)::bigint, \
                  'finished_at', (extract(epoch FROM finished_at) * 1000)::bigint) FROM toolfleet.calls";
@@ -148,6 +149,8 @@ async fn ledger(pool: &PgPool, clock: &Clock) -> Result<Ledger> {
                 .filter(|_| row.text("probe_of").is_none())
                 .and_then(|n| n.parse().ok()),
             told: row.text("told").and_then(|told| told.parse().ok()),
+            amount: row.row["amount"].as_u64(),
+            effect_known: row.text("effect_known"),
             answer: row
                 .row
                 .get("answer")
@@ -173,7 +176,7 @@ async fn ledger(pool: &PgPool, clock: &Clock) -> Result<Ledger> {
             call_id: row.needed("call_id")?,
             attempt_id: row.needed("attempt_id")?,
             number: row.number("number")?,
-            worker_id: row.needed("worker_id")?,
+            worker_id: row.text("worker_id"),
             started_at: row.moment("started_at").context("started_at")?,
             finished_at: row.moment("finished_at"),
             timeout_ms: row.row["timeout_ms"].as_i64().context("timeout_ms")?,
@@ -228,23 +231,27 @@ async fn ledger(pool: &PgPool, clock: &Clock) -> Result<Ledger> {
         });
     }
     let tools = "SELECT json_build_object('tool', tool, 'effect', effect, 'executor', manifest->'executor', \
-                 'retry', manifest->'retry', 'rate', manifest->'rate_limit', 'cache', manifest->'cache') FROM toolfleet.tools WHERE current";
+                 'retry', manifest->'retry', 'rate', manifest->'rate_limit', 'cache', manifest->'cache', \
+                 'approval', manifest->'approval') FROM toolfleet.tools WHERE current";
     for row in rows(pool, "view tools", tools).await? {
         let row = Row { row, clock };
         let executor = row.row["executor"]
             .as_object()
             .and_then(|executor| executor.keys().next());
-        let retry: RetryPolicy =
+        // Nobody tries again what its caller runs.
+        let retry: Option<RetryPolicy> =
             serde_json::from_value(row.row["retry"].clone()).context("a tool's retry")?;
         ledger.tools.push(ToolRow {
             tool: row.needed("tool")?,
             effect: row.word("effect")?,
             executor: executor.context("a tool's executor")?.clone(),
-            attempts_max: retry.attempts_max(),
+            attempts_max: retry.map_or(1, |retry| retry.attempts_max()),
             rate: brakes::rate(&row.row["rate"])?,
             ttl_ms: brakes::ttl_ms(&row.row["cache"])?,
+            approval: waits::approval(&row.row["approval"])?,
         });
     }
+    ledger.decisions = waits::decisions(pool, clock).await?;
     ledger.pauses = brakes::pauses(pool, clock).await?;
     ledger.forced = brakes::forced(pool, clock).await?;
     ledger.breakers = brakes::breakers(pool).await?;

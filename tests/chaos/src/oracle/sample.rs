@@ -1,5 +1,7 @@
 //! Facts made by hand, for tests: of a run in which nothing is wrong, and of one in which everything happened.
 
+pub(crate) mod waiting;
+
 use std::collections::BTreeMap;
 
 use fleet::call::{Effect, State};
@@ -61,6 +63,7 @@ fn tool(name: &str, effect: Effect, executor: &str) -> ToolRow {
         attempts_max: 3,
         rate: None,
         ttl_ms: None,
+        approval: None,
     }
 }
 
@@ -92,7 +95,9 @@ fn succeeded(facts: &mut Facts, n: u64, tool: &str) {
         source: Some("live".to_owned()),
         n: Some(n),
         told: Some(n),
+        amount: None,
         answer: None,
+        effect_known: Some("applied".to_owned()),
         key_hash: Some(format!("hash-{n}")),
         code: None,
         attempts: 1,
@@ -136,7 +141,7 @@ pub(crate) fn attempt(n: u64, number: u32) -> Attempt {
         call_id: id(n),
         attempt_id: format!("attempt-{n}-{number}"),
         number,
-        worker_id: WORKER.to_owned(),
+        worker_id: Some(WORKER.to_owned()),
         started_at: at(n) + 10,
         finished_at: Some(at(n) + 20),
         timeout_ms: 3_000,
@@ -346,7 +351,7 @@ pub(crate) fn everything_happened() -> Facts {
     refused_start.message =
         Some("the worker's lease ran out before the tool was started".to_owned());
     let mut second = attempt(9, 2);
-    second.worker_id = "worker-1".to_owned();
+    second.worker_id = Some("worker-1".to_owned());
     facts
         .ledger
         .attempts
@@ -425,6 +430,7 @@ pub(crate) fn everything_happened() -> Facts {
         tool: "look".to_owned(),
         generation: 3,
     });
+    everything_waited_for(&mut facts);
     call(&mut facts, 11).code = Some("circuit_open".to_owned());
     let closed = "the breaker is closed: calls are sent to this target again\n".to_owned();
     facts.logs.push(("worker-0".to_owned(), closed));
@@ -460,6 +466,38 @@ pub(crate) fn everything_happened() -> Facts {
         }
     }
     facts
+}
+
+/// What comes of calls that wait for somebody.
+fn everything_waited_for(facts: &mut Facts) {
+    waiting::agreed(facts, 12);
+    facts
+        .ledger
+        .decisions
+        .push(waiting::decision(16, false, "bob"));
+    let waits = Some(State::AwaitingClient);
+    for (from, to, reason, actor) in [
+        (waits, State::Expired, "undecided", "sweep"),
+        (waits, State::Succeeded, "applied", "client"),
+        (Some(State::InDoubt), State::Succeeded, "applied", "client"),
+        (waits, State::InDoubt, "client_silent", "sweep"),
+        (waits, State::Expired, "client_silent", "sweep"),
+    ] {
+        facts.ledger.events.push(Event {
+            actor: actor.to_owned(),
+            ..event(20, 9, from, to, reason)
+        });
+    }
+    let refused =
+        |code: &str| json!({"call_id": null, "state": "refused", "error": {"code": code}});
+    tell(facts, 20, Op::Approve, refused("conflict"));
+    tell(facts, 20, Op::OtherArguments, refused("conflict"));
+    tell(facts, 20, Op::OtherOutput, refused("conflict"));
+    tell(facts, 20, Op::Output, refused("already_terminal"));
+    let end = json!({"call_id": id(20), "state": "succeeded", "outcome": "success"});
+    for _ in 0..2 {
+        tell(facts, 20, Op::Output, end.clone());
+    }
 }
 
 /// A number's call was answered by another one of its tool, whose answers count for as long as this.

@@ -162,6 +162,30 @@ counters! {
         |case| len(case.calls.values().filter(|call| call.source.as_deref() == Some("stub")));
     taken_over: "a call that fetched an answer ended without one, and an equal call that had waited for it ran", "views calls, attempts",
         taken_over;
+    approved: "as many people as had to said yes, and the call went on", "views approvals, call_events",
+        |case| len(case.calls.values().filter(|call| is_agreed(case, call)));
+    denied: "somebody said no", "view approvals",
+        |case| len(case.facts.ledger.decisions.iter().filter(|decision| !decision.is_yes));
+    expired_unapproved: "nobody decided about a call in time", "view call_events",
+        |case| moves(case, "undecided");
+    decided_too_late: "somebody decided about a call that did not wait for it any more, or not by this person", "history",
+        |case| answers(case, |told| matches!(told.entry.op, Op::Approve | Op::Deny) && told.code == Some("conflict"));
+    other_arguments_refused: "somebody decided about other arguments than those of the call", "history",
+        |case| answers(case, |told| told.entry.op == Op::OtherArguments && told.code == Some("conflict"));
+    output_counted: "a caller's program handed in what came of a call, in time", "view call_events",
+        |case| handed_in(case, State::AwaitingClient);
+    late_output_settled: "it came when the call was in doubt, and settled it", "view call_events",
+        |case| handed_in(case, State::InDoubt);
+    late_output_refused: "it came when the call was over", "history",
+        |case| answers(case, |told| told.entry.op == Op::Output && told.code == Some("already_terminal"));
+    output_repeated: "it was handed in again, and got the stored answer", "history",
+        output_repeated;
+    other_output_refused: "another answer came after it, and was refused", "history",
+        |case| answers(case, |told| told.entry.op == Op::OtherOutput && told.code == Some("conflict"));
+    write_left_silent: "nothing was heard of a write that was handed out", "view call_events",
+        |case| silent(case, State::InDoubt);
+    read_left_silent: "nothing was heard of a read that was handed out", "view call_events",
+        |case| silent(case, State::Expired);
     overloaded_refused: "a dispatcher had too much in hand", "history",
         |case| answers(case, |told| told.code == Some("overloaded"));
     store_unavailable_refused: "the ledger was out of reach, and a client was told so", "history",
@@ -253,11 +277,49 @@ fn retried_by_a_new_process(case: &Case<'_>) -> u64 {
     len(pairs.filter(|pair| {
         let began = case
             .workers
-            .get(pair[1].worker_id.as_str())
+            .get(pair[1].worker_id.as_deref().unwrap_or_default())
             .map(|worker| worker.started_at);
         !pair[1].late
             && began.is_some_and(|began| pair[0].finished_at.is_some_and(|ended| ended <= began))
     }))
+}
+
+/// Whether a call waited for a yes, and does not any more because it has got it.
+fn is_agreed(case: &Case<'_>, call: &Call) -> bool {
+    let yeses = case
+        .decisions(&call.call_id)
+        .iter()
+        .filter(|one| one.is_yes);
+    let yeses = yeses.count();
+    case.yeses_needed(call)
+        .is_some_and(|needed| yeses >= needed)
+}
+
+/// Calls that ended by the answer of their caller's program while they stood like this.
+fn handed_in(case: &Case<'_>, from: State) -> u64 {
+    let events = case.facts.ledger.events.iter();
+    len(events.filter(|event| {
+        event.actor == "client" && event.from == Some(from) && event.to.is_terminal()
+    }))
+}
+
+/// Calls that came to this because nothing was heard of their caller's program.
+fn silent(case: &Case<'_>, to: State) -> u64 {
+    let events = case.facts.ledger.events.iter();
+    len(events.filter(|event| event.reason == "client_silent" && event.to == to))
+}
+
+/// Answers to what was handed in once more.
+fn output_repeated(case: &Case<'_>) -> u64 {
+    let ends = case
+        .told
+        .iter()
+        .filter(|told| told.entry.op == Op::Output && told.is_end());
+    let mut times: BTreeMap<&str, u64> = BTreeMap::new();
+    for call in ends.filter_map(|told| told.call) {
+        *times.entry(call).or_default() += 1;
+    }
+    times.values().map(|times| times - 1).sum()
 }
 
 /// Calls of tools with a cache that waited while an equal one ran and ended without an answer, and that ran then.

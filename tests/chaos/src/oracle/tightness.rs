@@ -11,10 +11,13 @@ use fleet::call::State;
 use super::{
     case::{Case, at_large, breach},
     facts::{Attempt, Call, How, Moment},
-    rules::came_after_settlement,
+    rules::{came_after_settlement, is_not_agreed},
     verdict::Breach,
 };
-use crate::effects::{Did, Mode, Tool, tool};
+use crate::{
+    effects::{Did, Mode, Tool, tool},
+    history::{Op, Phase},
+};
 
 const CAUSE: &str = "nothing_is_unknown_without_a_cause";
 const DOUBT: &str = "a_doubt_stands_on_an_unknown_attempt";
@@ -54,6 +57,8 @@ pub enum Cause {
     Cancelled,
     /// The tool had not answered when its time was over.
     TooSlow,
+    /// Its caller runs it, and no answer of its program was recorded in time.
+    Silent,
 }
 
 /// Looks for whatever is not tight.
@@ -146,6 +151,10 @@ pub fn figures(case: &Case<'_>) -> BTreeMap<&'static str, u64> {
             "unknown attempts by slowness",
             caused(&|cause| cause == Cause::TooSlow),
         ),
+        (
+            "unknown attempts by silence",
+            caused(&|cause| cause == Cause::Silent),
+        ),
     ]
     .into()
 }
@@ -201,7 +210,7 @@ pub fn cause(case: &Case<'_>, call: &Call, attempt: &Attempt) -> Option<Cause> {
         ended.saturating_add(SLACK_MS),
     );
     let struck = |hows, from| {
-        let mut struck = case.struck(Some(&attempt.worker_id), hows, from, until);
+        let mut struck = case.struck(attempt.worker_id.as_deref(), hows, from, until);
         struck.next().map(|struck| Cause::Struck(struck.how))
     };
     let platform = matches!(
@@ -220,6 +229,9 @@ pub fn cause(case: &Case<'_>, call: &Call, attempt: &Attempt) -> Option<Cause> {
     }
     if is_by_mode(case, call, attempt) {
         return Some(Cause::Mode);
+    }
+    if attempt.worker_id.is_none() {
+        return why_silent(case, call, attempt);
     }
     let events = case.events(&call.call_id).iter();
     let wished = events.clone().any(|event| {
@@ -259,6 +271,21 @@ pub fn cause(case: &Case<'_>, call: &Call, attempt: &Attempt) -> Option<Cause> {
     };
     hit.or_else(claimed_late)
         .or_else(|| was_too_slow(case, call, attempt).then_some(Cause::TooSlow))
+}
+
+/// Why nothing was heard in time of what a caller runs, whose program was not told to be silent; `None`: it was told that its answer
+/// counts, and it does not.
+fn why_silent(case: &Case<'_>, call: &Call, attempt: &Attempt) -> Option<Cause> {
+    let mut events = case.events(&call.call_id).iter();
+    if events.any(|event| event.reason == "cancelled") {
+        return Some(Cause::Cancelled);
+    }
+    let ended = attempt.finished_at.unwrap_or(Moment::MAX);
+    let mut answers = case.told.iter().filter(|told| {
+        told.entry.op == Op::Output && told.call == Some(call.call_id.as_str()) && told.is_end()
+    });
+    let counted = answers.any(|told| case.moment(told.entry) < ended);
+    (!counted).then_some(Cause::Silent)
 }
 
 /// Whether this attempt's effect is unknown because its tool was told to behave like that.
@@ -361,8 +388,25 @@ fn undisturbed<'a>(case: &Case<'a>) -> Vec<&'a Call> {
             matches!(asked.mode, Mode::Ok | Mode::Slow) && !asked.cancelled && !asked.misused
         }) && call.deadline_at - call.accepted_at >= DEADLINE_MIN_MS
             && !is_kept_from_its_target(case, call)
+            && !is_not_agreed(case, call)
+            && !is_left_to_silence(case, call)
     });
     calls.collect()
+}
+
+/// Whether a call was handed to its caller, whose program never answered in time: it has died, or was not told of it.
+fn is_left_to_silence(case: &Case<'_>, call: &Call) -> bool {
+    if !case.is_handed(call) {
+        return false;
+    }
+    let Some(attempt) = case.attempts(&call.call_id).first() else {
+        return true;
+    };
+    let until = attempt.started_at + attempt.timeout_ms - SLACK_MS;
+    let mut answers = case.facts.history.iter().filter(|entry| {
+        entry.op == Op::Output && entry.phase == Phase::Asked && Some(entry.n) == call.n
+    });
+    !answers.any(|entry| case.moment(entry) < until)
 }
 
 /// Whether a call has a tool with a breaker, and its target failed while it was open, or an operator has forced the breaker open.

@@ -192,24 +192,18 @@ impl Dice<'_> {
         let places: Vec<Checkpoint> = Checkpoint::ALL
             .iter()
             .copied()
-            // No call of this fleet waits for anybody outside it.
+            // No tool of this fleet answers later or asks.
             .filter(|place| {
-                let is_of_waiting = matches!(
-                    place,
-                    Checkpoint::OutputTaken
-                        | Checkpoint::InputTaken
-                        | Checkpoint::Ruled
-                        | Checkpoint::Parked
-                );
-                !is_of_waiting && roles.contains(&place.role())
+                let is_of_later = matches!(place, Checkpoint::InputTaken | Checkpoint::Parked);
+                !is_of_later && roles.contains(&place.role())
             })
             .flat_map(|place| repeat_n(place, if place.is_rare() { RARE_PLACES } else { 1 }))
             .collect();
         let place = self.one_of(&places);
-        // What the sweep does is rare, and so is what has to do with a breaker or a rate; what every call passes is not worth stopping at the first time only.
+        // What the sweep does is rare, and so is what has to do with a breaker, a rate or somebody who is waited for; what every call passes is not worth stopping at the first time only.
         let times = match place.role() {
             Role::Sweep => 1 + self.number(0, 2),
-            Role::Worker if place.is_rare() => 1 + self.number(0, 3),
+            Role::Dispatcher | Role::Worker if place.is_rare() => 1 + self.number(0, 3),
             Role::Dispatcher | Role::Worker => 2 + self.number(0, 60),
         };
         When::Checkpoint(member, 0, place, times)

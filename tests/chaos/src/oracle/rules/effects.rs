@@ -78,7 +78,10 @@ pub(super) fn state_agrees_with_effect(case: &Case<'_>) -> Vec<Breach> {
         let wrong = match call.state {
             State::Succeeded => times == 0,
             State::Failed => {
-                times > 0 && !came_after_settlement(case, call) && !is_abandoned(case, call)
+                times > 0
+                    && !came_after_settlement(case, call)
+                    && !is_abandoned(case, call)
+                    && !is_left_open(call)
             }
             State::Cancelled | State::Expired => times > 0,
             State::InDoubt | State::Queued | State::Running | State::AwaitingClient => false,
@@ -103,16 +106,22 @@ pub(crate) fn is_abandoned(case: &Case<'_>, call: &Call) -> bool {
     last.is_some_and(|last| last.reason == "settled_abandoned" && !last.actor.starts_with("probe "))
 }
 
+/// Whether the program of its caller said that it failed, and nothing of whether it was done.
+fn is_left_open(call: &Call) -> bool {
+    call.source.as_deref() == Some("client") && call.effect_known.as_deref() == Some("unknown")
+}
+
 /// Whether a call had its effect only after it had been settled, in a way that no process could prevent.
 pub(crate) fn came_after_settlement(case: &Case<'_>, call: &Call) -> bool {
     let elsewhere = case
         .tools
         .get(call.tool.as_str())
         .is_some_and(|tool| matches!(tool.executor.as_str(), "http" | "nats"));
+    let late = elsewhere && case.mode(call) == Some(Mode::Late);
+    // Who hears late that it was handed something may run it late.
+    let is_nobodys = late || case.is_handed(call);
     let settled = call.source.as_deref() == Some("settled");
-    let (true, true, Some(Mode::Late), Some(settled_at)) =
-        (elsewhere, settled, case.mode(call), call.finished_at)
-    else {
+    let (true, true, Some(settled_at)) = (is_nobodys, settled, call.finished_at) else {
         return false;
     };
     let mut applied = case

@@ -3,9 +3,11 @@
 use super::{case::Case, verdict::Breach};
 
 mod accepted;
+mod agreed;
 mod attempts;
 mod caches;
 mod effects;
+mod handed;
 mod moves;
 mod paused;
 mod processes;
@@ -13,6 +15,7 @@ mod rates;
 mod told;
 mod waits;
 
+pub(super) use agreed::is_not_agreed;
 pub(super) use effects::came_after_settlement;
 pub(super) use waits::is_ended_by_breaker;
 
@@ -46,6 +49,13 @@ pub const ALL: &[(&str, Rule)] = &[
     (waits::AGAIN, waits::an_open_breaker_tries_again),
     (waits::UNKNOWN, waits::an_open_breaker_ends_nothing_unknown),
     (rates::RATE, rates::starts_keep_their_rate),
+    (agreed::YES, agreed::nothing_runs_without_its_yes),
+    (agreed::NO, agreed::a_no_is_the_end),
+    (agreed::RECORDED, agreed::what_was_decided_is_recorded),
+    (handed::TWICE, handed::nothing_is_handed_out_twice),
+    (handed::OPEN, handed::what_was_handed_out_may_have_happened),
+    (handed::LATE, handed::an_answer_that_was_handed_in_counts),
+    (handed::TIME, handed::who_is_waited_for_has_his_time),
     (caches::TENANT, caches::answers_are_of_their_tenant),
     (caches::HIT, caches::an_answer_that_is_given_again_counts),
     (caches::DEGRADED, caches::degraded_is_marked),

@@ -22,7 +22,15 @@ pub(super) fn moves_are_legal(case: &Case<'_>) -> Vec<Breach> {
         let mut wrong = None;
         for (revision, event) in (0_i64..).zip(case.events(&call.call_id)) {
             let legal = match event.from {
-                None => revision == 0 && event.to == State::Queued,
+                None => {
+                    let waits = case.is_handed(call) || case.yeses_needed(call).is_some();
+                    let first = if waits {
+                        State::AwaitingClient
+                    } else {
+                        State::Queued
+                    };
+                    revision == 0 && event.to == first
+                }
                 // A remark; nothing is remarked about what is over.
                 Some(from) if from == event.to => !from.is_terminal(),
                 Some(from) => state::is_legal(from, event.to),

@@ -56,12 +56,14 @@ fn started_within(
     let covered = case.calls.values().filter(|call| covers(call));
     for attempt in covered.flat_map(|call| case.attempts(&call.call_id)) {
         let mut excuses = case.struck(
-            Some(&attempt.worker_id),
+            attempt.worker_id.as_deref(),
             &[How::Paused, How::Ledger, How::Postgres],
             set_at - STRUCK_BEFORE_MS,
             attempt.started_at,
         );
-        if !attempt.late && holds.contains(&attempt.started_at) && excuses.next().is_none() {
+        // What its caller runs no worker starts.
+        let by_worker = !attempt.late && attempt.worker_id.is_some();
+        if by_worker && holds.contains(&attempt.started_at) && excuses.next().is_none() {
             let what = format!(
                 "attempt {} was claimed {} ms after control {control} was set and {} ms before its end",
                 attempt.number,

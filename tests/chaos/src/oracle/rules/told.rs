@@ -71,8 +71,12 @@ pub(super) fn told_as_it_is(case: &Case<'_>) -> Vec<Breach> {
                 .events(id)
                 .iter()
                 .any(|event| event.to == State::InDoubt),
+            Ok(State::AwaitingClient) => !case
+                .events(id)
+                .iter()
+                .any(|event| event.to == State::AwaitingClient),
             Ok(state) if state.is_terminal() => state != call.state,
-            Ok(State::AwaitingClient) | Err(_) => true,
+            Err(_) => true,
             Ok(_) => false,
         };
         let cancelled = text(told.answer, "/result") == Some("cancelled")
@@ -170,6 +174,7 @@ pub(super) fn codes_are_expected(case: &Case<'_>) -> Vec<Breach> {
 /// Codes of a call that was accepted.
 fn of_a_call(code: Code, mode: Mode, tool: &str) -> bool {
     match code {
+        Code::Denied => effects::tool(tool).is_some_and(|tool| tool.yeses().is_some()),
         Code::CircuitOpen => effects::tool(tool).is_some_and(Tool::ends_with_open_circuit),
         Code::Timeout
         | Code::Unavailable
@@ -204,7 +209,20 @@ impl Refused {
             Code::ToolPaused => submits(self.op),
             // Where its misuse came first, the key is another call's.
             Code::IdempotencyKeyReused => self.op == Op::Misuse || self.misused,
-            Code::Conflict | Code::WorkerNotFenced => self.op == Op::Settle,
+            Code::WorkerNotFenced => self.op == Op::Settle,
+            Code::Conflict => matches!(
+                self.op,
+                Op::Settle
+                    | Op::Approve
+                    | Op::Deny
+                    | Op::OtherArguments
+                    | Op::Output
+                    | Op::OtherOutput
+            ),
+            Code::AlreadyTerminal => {
+                matches!(self.op, Op::Output | Op::BadOutput | Op::OtherOutput)
+            }
+            Code::InvalidArguments if self.op == Op::BadOutput => true,
             // A question for a call that does not exist.
             Code::NotFound | Code::InvalidId => {
                 !self.has_call && matches!(self.op, Op::Get | Op::Cancel)
