@@ -411,12 +411,24 @@ async fn decisions_do_not_change() {
 }
 
 const RACES: usize = 200;
+const MANY_RACES: usize = 1_000;
 
 #[tokio::test]
 async fn of_a_yes_and_a_no_at_once_one_wins_and_the_other_is_told() {
+    yes_and_no(RACES).await;
+}
+
+#[tokio::test]
+#[ignore = "slow: a thousand races"]
+async fn of_a_thousand_yeses_and_noes_at_once_one_each_wins() {
+    yes_and_no(MANY_RACES).await;
+}
+
+/// Races a yes with a no about the same call.
+async fn yes_and_no(races: usize) {
     let ledger = Ledger::fresh().await;
     let mut won = [0; 2];
-    for _ in 0..RACES {
+    for _ in 0..races {
         let call = ledger.accepted(call_to_approve(wanted())).await;
         let (yes, no) = (approval(call, "ann"), denial(call, "bob"));
         let (yes, no) = tokio::join!(ledger.rules(&yes), ledger.rules(&no));
@@ -446,14 +458,28 @@ async fn of_a_yes_and_a_no_at_once_one_wins_and_the_other_is_told() {
         won[winner] += 1;
         assert_eq!(ledger.decisions(call).await.len(), 1);
     }
-    println!("yes {}, no {}", won[0], won[1]);
+    println!(
+        "{races} races of a yes with a no: yes {}, no {}",
+        won[0], won[1]
+    );
 }
 
 #[tokio::test]
 async fn of_a_yes_and_a_cancel_at_once_the_call_ends_cancelled_and_never_runs() {
+    yes_and_cancel(RACES).await;
+}
+
+#[tokio::test]
+#[ignore = "slow: a thousand races"]
+async fn of_a_thousand_yeses_and_cancels_at_once_the_calls_end_cancelled() {
+    yes_and_cancel(MANY_RACES).await;
+}
+
+/// Races a yes with a cancel of the same call.
+async fn yes_and_cancel(races: usize) {
     let ledger = Ledger::fresh().await;
     let mut yes_first = 0;
-    for _ in 0..RACES {
+    for _ in 0..races {
         let call = ledger.accepted(call_to_approve(wanted())).await;
         let yes = approval(call, "ann");
         let withdrawing = Cancellation {
@@ -469,13 +495,24 @@ async fn of_a_yes_and_a_cancel_at_once_the_call_ends_cancelled_and_never_runs() 
         // Whichever came first: it had not been released.
         assert_eq!(ledger.state(call).await, State::Cancelled, "{yes:?}");
     }
-    println!("the yes was first {yes_first} times");
+    println!("{races} races of a yes with a cancel: the yes was first {yes_first} times");
 }
 
 #[tokio::test]
 async fn the_yes_of_two_at_once_makes_one_start() {
+    yes_and_yes(RACES).await;
+}
+
+#[tokio::test]
+#[ignore = "slow: a thousand races"]
+async fn the_yes_of_two_at_once_makes_one_start_a_thousand_times() {
+    yes_and_yes(MANY_RACES).await;
+}
+
+/// Races two yeses about the same call, of which one is enough.
+async fn yes_and_yes(races: usize) {
     let ledger = Ledger::fresh().await;
-    for _ in 0..RACES {
+    for _ in 0..races {
         let call = ledger.accepted(call_to_approve(wanted())).await;
         let before = ledger.number(call, "publish_n").await;
         let (ann, bob) = (approval(call, "ann"), approval(call, "bob"));

@@ -1,5 +1,7 @@
 //! Two that decide the same call at one moment, and processes that end in between: one wins, and the other is told.
 
+use std::collections::BTreeMap;
+
 use fleet::store::controls::{self, ControlKind, ControlScope, NewControl};
 use futures_util::future::join_all;
 
@@ -34,6 +36,26 @@ async fn of_two_answers_one_is_the_calls_and_the_other_a_conflict() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_at_the_end_of_the_time_counts_or_its_sender_is_told() {
+    answers_and_time(RACES).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "slow: a thousand races"]
+async fn a_thousand_answers_at_the_end_of_the_time_count_or_their_senders_are_told() {
+    answers_and_time(1_000).await;
+}
+
+/// How an answer at the end of the time came to count, or not.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Won {
+    InTime,
+    SettledADoubt,
+    TooLate,
+}
+
+/// Races answers with the end of their time: some come before it, some before the sweep has looked, some after that.
+#[expect(clippy::print_stdout, reason = "a race says how often it was counted")]
+async fn answers_and_time(races: usize) {
     let witness = Witness::start().await;
     let short = "timeout: 1s\n";
     let tools = [
@@ -41,28 +63,39 @@ async fn an_answer_at_the_end_of_the_time_counts_or_its_sender_is_told() {
         client_tool("shell", "once", short),
     ];
     let fleet = Fleet::start(Spec::with(tools).workers(0, &[]).dispatchers(2)).await;
-    let races = (0..RACES).map(async |number| {
-        let tool = ["look", "shell"][number % 2];
-        let handed = handed(&fleet, tool, &format!("n{number}")).await;
-        let after = 900 + 20 * u64::try_from(number).unwrap_or(0);
-        tokio::time::sleep(Duration::from_millis(after)).await;
-        let told = handed.hands_in(&fleet, &json!({"result": number})).await;
-        let row = fleet.call(handed.call).await;
-        match tool {
-            // A write that was done counts, however late.
-            "shell" => assert_eq!(
-                (&told["state"], &row["state"]),
-                (&json!("succeeded"), &json!("succeeded"))
-            ),
-            _ if told["state"] == "succeeded" => assert_eq!(row["state"], "succeeded"),
-            _ => {
-                assert_eq!(told.code(), "already_terminal", "{}", *told);
-                assert_eq!(row["state"], "expired");
-            }
+    let mut won: BTreeMap<(&str, Won), usize> = BTreeMap::new();
+    for first in (0..races).step_by(RACES) {
+        let some = first..races.min(first + RACES);
+        let racing = some.map(|number| answer_and_time(&fleet, number));
+        for one in join_all(racing).await {
+            *won.entry(one).or_default() += 1;
         }
-    });
-    join_all(races).await;
+    }
+    println!("{races} races of an answer with the end of its time: {won:?}");
     invariants::hold(&fleet, &witness).await;
+}
+
+async fn answer_and_time(fleet: &Fleet, number: usize) -> (&'static str, Won) {
+    let tool = ["look", "shell"][number % 2];
+    let handed = handed(fleet, tool, &format!("n{number}")).await;
+    let after = 900 + 20 * u64::try_from(number % RACES).unwrap_or(0);
+    tokio::time::sleep(Duration::from_millis(after)).await;
+    let told = handed.hands_in(fleet, &json!({"result": number})).await;
+    let row = fleet.call(handed.call).await;
+    if told["state"] == "succeeded" {
+        assert_eq!(row["state"], "succeeded");
+        let [from, _, actor] = last_move(fleet, handed.call).await;
+        assert_eq!(actor, "client");
+        return match from.as_str() {
+            "in_doubt" => (tool, Won::SettledADoubt),
+            _ => (tool, Won::InTime),
+        };
+    }
+    // A write that was done counts, however late.
+    assert_eq!(tool, "look", "{}", *told);
+    assert_eq!(told.code(), "already_terminal", "{}", *told);
+    assert_eq!(row["state"], "expired");
+    (tool, Won::TooLate)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
