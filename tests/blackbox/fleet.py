@@ -183,13 +183,18 @@ class Dev:
 
 async def control(dev, *words):
     """What an operator types after `toolfleet control`; what was printed."""
+    return await command(dev, "control", *words)
+
+
+async def command(dev, *words):
+    """What a person types after `toolfleet`; what was printed."""
     info = dev.info()
     env = {**os.environ, "DATABASE_URL": info["database_url"], "NATS_URL": info["nats_url"]}
     process = await asyncio.create_subprocess_exec(
-        dev.program, "control", *words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        dev.program, *words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     said, complaint = await process.communicate()
-    check(process.returncode == 0, f"toolfleet control {' '.join(words)}: {complaint.decode()}")
+    check(process.returncode == 0, f"toolfleet {' '.join(words)}: {complaint.decode()}")
     return said
 
 

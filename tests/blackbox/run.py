@@ -34,6 +34,7 @@ PROOFS = [
     "nothing_left",
     "pauses",
     "brakes",
+    "for_somebody",
     "once_killed",
     "kill_each",
     "restart_all",
@@ -47,7 +48,7 @@ PROOFS = [
 UPGRADE = "rolling_upgrade"
 # The first is about `toolfleet dev` itself; the others connect without a user, `wallet` sets what a dispatcher starts with, and
 # `dashboard` starts a worker of its own.
-NOT_DEPLOYED = ["dev_lifecycle", "pauses", "brakes", "wallet", "dashboard"]
+NOT_DEPLOYED = ["dev_lifecycle", "pauses", "brakes", "for_somebody", "wallet", "dashboard"]
 PROOF_SECONDS = 600
 TAIL_LINES = 30
 

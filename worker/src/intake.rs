@@ -33,7 +33,11 @@ pub(crate) async fn run(worker: Arc<WorkerProcess>, config: &Config, intake: Can
                 Some(message) => drop(attempts.spawn(attempt::run(Arc::clone(&worker), message))),
                 None => break,
             },
-            Some(ended) = pullers.join_next(), if !pullers.is_empty() && !intake.is_cancelled() => {
+            Some(ended) = pullers.join_next(), if !pullers.is_empty() => {
+                // They end when they are told to, which is nothing to speak of.
+                if intake.is_cancelled() {
+                    continue;
+                }
                 let why = match &ended {
                     Ok(Ok(())) => "its subscription ended".to_owned(),
                     Ok(Err(error)) => report(error),

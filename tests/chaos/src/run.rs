@@ -250,13 +250,9 @@ fn by_time(plan: &Plan) -> VecDeque<(u64, What)> {
 /// Waits until every call is decided and every process ready. Returns whether that is so in time.
 async fn until_quiet(world: &mut World) -> Result<bool> {
     let began = Instant::now();
-    let undecided = "SELECT count(*) FROM toolfleet.open_calls WHERE state <> 'in_doubt'";
     while began.elapsed() < QUIET_MAX {
         world.look_after().await?;
-        let left: Result<i64, _> = sqlx::query_scalar(undecided)
-            .fetch_one(&world.servers.database.pool)
-            .await;
-        if left.is_ok_and(|left| left == 0) {
+        if world.servers.is_all_decided().await {
             return Ok(world.until_ready().await?.is_none());
         }
         sleep(TICK).await;

@@ -4,7 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    fs::File,
+    fs::{File, OpenOptions},
     io::Write as _,
     sync::{Arc, Mutex},
     time::Duration,
@@ -134,8 +134,13 @@ struct Run {
 async fn run() -> Run {
     let folder = RunFolder::create().unwrap();
     let effects_file = folder.path().join("effects.jsonl");
+    // Callers that run their tools append to it, too.
+    let marks = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(&effects_file);
     let world = Arc::new(World {
-        marks: Mutex::new(File::create(&effects_file).unwrap()),
+        marks: Mutex::new(marks.unwrap()),
     });
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}/act", listener.local_addr().unwrap());

@@ -132,8 +132,8 @@ pub static ALL: &[Mutant] = &[
         needs: "callers' programs that die with a write in hand",
         edits: &[Edit {
             statement: "waits",
-            find: "effect_unknown, effect::text AS effect, language FROM toolfleet.open_calls",
-            replace: "effect_unknown, 'read' AS effect, language FROM toolfleet.open_calls",
+            find: "attempt_id, rev, effect_unknown, effect::text AS effect, language, tool",
+            replace: "attempt_id, rev, effect_unknown, 'read' AS effect, language, tool",
         }],
         ..NONE
     },

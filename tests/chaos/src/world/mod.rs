@@ -30,6 +30,8 @@ use crate::{
 
 /// How long processes may take to be ready on a busy machine.
 const READY_MAX: Duration = Duration::from_secs(60);
+/// How long the last calls may take before workers leave; the oracle is told of those that take longer.
+const LAST_MAX: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
 /// Between two starts of processes at one place.
 const START_PAUSE_MS: Moment = 500;
@@ -321,12 +323,23 @@ impl World {
     /// The kernel does not know a child.
     pub async fn leave(&mut self) -> Result<Vec<Member>> {
         let mut stayed = Vec::new();
-        // Workers first, as an operator would.
-        for seat in self.seats.iter_mut().rev() {
+        // Dispatchers come first in the list: a probe that one accepts while it leaves needs a worker.
+        for seat in &mut self.seats {
+            if seat.member == Member::Worker(0) {
+                until_decided(&self.servers).await;
+            }
             if !seat.leave().await? {
                 stayed.push(seat.member);
             }
         }
         Ok(stayed)
+    }
+}
+
+/// Waits until nothing is left to run.
+async fn until_decided(servers: &Servers) {
+    let began = Instant::now();
+    while began.elapsed() < LAST_MAX && !servers.is_all_decided().await {
+        sleep(POLL).await;
     }
 }

@@ -93,6 +93,13 @@ impl Servers {
         })
     }
 
+    /// Whether every call has come to an end or is in doubt; not while Postgres is away.
+    pub async fn is_all_decided(&self) -> bool {
+        let undecided = "SELECT count(*) FROM toolfleet.open_calls WHERE state <> 'in_doubt'";
+        let left = sqlx::query_scalar::<_, i64>(undecided).fetch_one(&self.database.pool);
+        left.await.is_ok_and(|left| left == 0)
+    }
+
     /// Where nats-server listens, past every wire.
     pub const fn nats_port(&self) -> u16 {
         self.nats_port
