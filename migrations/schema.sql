@@ -1798,7 +1798,7 @@ CREATE FUNCTION toolfleet.person_of(actor text) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     AS $_$
     SELECT translate(replace(replace(regexp_replace(
-        normalize(regexp_replace(actor, '(\s*\([^()]*\)\s*)+$', ''), NFKD),
+        normalize(coalesce(nullif(split_part(regexp_replace(actor, '\s*\(.*$', ''), '@', 1), ''), actor), NFKD),
         '[\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0]+', '', 'g'),
         'ß', 'ss'), 'ẞ', 'ss'),
         'ABCDEFGHIJKLMNOPQRSTUVWXYZÆÐØÞĐĦŁŊŒŦƁƂƄƆƇƉƊƋƎƏƐƑƓƔƖƗƘƜƝƟƢƤƦƧƩƬƮƱƲƳƵƷƸƼǤǶǷȜȠȢȤȺȻȽȾɁɃɄɅɆɈɊɌɎͰͲͶͿΑΒΓΔΕΖΗΘΙΚΛΜΝΞΟΠ'

@@ -10,6 +10,7 @@ use fleet::{
     checkpoint::{Checkpoint, reached},
     controls::{LazyArguments, PausedBy},
     ids::{CallId, Label},
+    invisible::first_invisible,
     manifest::ApprovedBy,
     said,
     store::{
@@ -149,6 +150,7 @@ async fn decide(
     asked: &ApproveRequest,
     actor: &str,
 ) -> Result<CallRow, Refusal> {
+    has_words(actor, &asked.note)?;
     let approval = Approval {
         call,
         tenant: Some(tenant),
@@ -187,6 +189,31 @@ async fn decide(
         news::tell_waiters(door, dispatcher, call).await;
     }
     Ok(row)
+}
+
+/// The most characters of a name and of a note.
+const ACTOR_MAX: usize = 200;
+const NOTE_MAX: usize = 2_000;
+
+/// Whether it is said who decides and why. The ledger asks the same, and writes an error into its log where that is not so: an agent could
+/// fill it.
+fn has_words(actor: &str, note: &str) -> Result<(), Refusal> {
+    let is_within = |text: &str, most| !text.trim().is_empty() && text.chars().count() <= most;
+    let is_seen = first_invisible(actor).is_none() && !actor.contains(char::is_control);
+    let what = if !(is_within(actor, ACTOR_MAX) && is_seen) {
+        Message::fixed(
+            "actor must say who decides, in 1 to 200 characters that can be seen",
+            "actor 必须说明由谁决定，长度为 1 到 200 个可见字符",
+        )
+    } else if !is_within(note, NOTE_MAX) {
+        Message::fixed(
+            "note must say why, in 1 to 2000 characters",
+            "note 必须说明原因，长度为 1 到 2000 个字符",
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Refusal::new(Code::InvalidArguments, what))
 }
 
 /// Whether a yes may hand the call to the program of its caller, where that runs it.

@@ -2,36 +2,43 @@
 //!
 //! Who has the token was given the call; without it the call does not exist (`holder`). The answer is checked as one of a tool is,
 //! and recorded once: the same answer again gets the stored envelope, another one is a conflict. It settles a doubt that its lateness
-//! has left. `body` reads the request, and `told` gives a tool what it has asked for.
+//! has left. `body` reads the request, `over` answers when the call is over, and `told` gives a tool what it has asked for.
 
 mod body;
 mod holder;
+mod over;
 mod told;
 
 use std::{sync::Arc, time::Duration};
 
 use fleet::{
-    call::{Awaiting, Effect, Language, Source, State},
+    call::{Awaiting, Effect, Language, State},
     checkpoint::{Checkpoint, reached},
     ending::{EndedAttempt, Ending, Fact, Guard, Known, LaterAnswer},
     ids::{AttemptId, CallId, Label, ToolName},
     registry::Tool,
     said,
     store::{
-        StoreError, awaiting,
+        StoreError,
         complete::Moved,
-        read::{CallRow, CallState},
+        read::{self, CallRow, CallState},
     },
-    wire::{code::Code, error::ErrorBody, message::Message},
+    wire::{code::Code, message::Message},
 };
 use serde_json::{json, value::RawValue};
 
 use self::{
-    body::{FORM, HandedIn, read},
+    body::{FORM, HandedIn},
     holder::{TokenHolder, holder},
 };
 use crate::{
-    answer::Answer, arguments::aside, door::Door, form, news, refusal::Refusal, replay,
+    answer::Answer,
+    arguments::aside,
+    door::Door,
+    form, news,
+    question::{self, About},
+    refusal::Refusal,
+    replay,
     request::Request,
 };
 
@@ -48,29 +55,35 @@ const NEXT_ATTEMPT_MS: u64 = 1_000;
 pub(crate) async fn output(door: &Door, request: &Request<'_>) -> Result<Answer, Refusal> {
     let tenant = request.tenant()?;
     let body = request.body.to_vec();
-    let (call, token, handed_in) = aside(move || read(&body)).await?;
-    let answer = match handed_in {
+    let (call, token, handed_in) = aside(move || body::read(&body)).await?;
+    let mut answer = match handed_in {
         HandedIn::Answer(answer) => Arc::new(answer),
         HandedIn::Input(input) => return told::take(door, call, &token, &input, &tenant).await,
     };
     // Once more if it moved meanwhile.
     for _ in 0..2 {
         let row = replay::find(door, call, &tenant).await?;
-        let from = match holder(door, &row, &token).await? {
-            TokenHolder::Asked(_) => return Err(told::not_answered()),
+        let has = holder(door, &row, &token).await?;
+        let (TokenHolder::Of(_, attempt) | TokenHolder::Earlier(attempt)) = has else {
+            return Err(told::not_answered());
+        };
+        if let Some(masked) = masked(door, &row, &answer).await? {
+            answer = Arc::new(masked);
+        }
+        let state = row.state();
+        if state.is_terminal() {
+            return over::over(door, &row, attempt, &answer).await;
+        }
+        let from = match has {
             TokenHolder::Of(whom, attempt) => HandedOut {
                 whom,
                 attempt,
-                state: row.state(),
+                state,
             },
-            TokenHolder::Earlier => match of_later_attempt(door, &row, &answer)? {
-                Some(from) => from,
-                None => return over(door, &row, &answer).await,
-            },
+            TokenHolder::Earlier(_) | TokenHolder::Asked(_) => {
+                of_later_attempt(door, &row, &answer)?
+            }
         };
-        if row.state().is_terminal() {
-            return over(door, &row, &answer).await;
-        }
         if let Some(envelope) = record(door, &row, from, &answer, &tenant).await? {
             return Ok(envelope);
         }
@@ -90,13 +103,48 @@ struct HandedOut {
     state: State,
 }
 
+/// The answer without the sensitive values of the call in its failure, as one of a tool is kept; `None`: there are none.
+async fn masked(
+    door: &Door,
+    row: &CallRow,
+    answer: &LaterAnswer,
+) -> Result<Option<LaterAnswer>, Refusal> {
+    let LaterAnswer::Failed { failure, not_done } = answer else {
+        return Ok(None);
+    };
+    let tool = tool_of(door, row)?;
+    let Some(sensitive) = &tool.manifest.sensitive else {
+        return Ok(None);
+    };
+    let args = read::arguments_of_any(&door.pool, row.call_id).await;
+    let args = args.map_err(|error| Refusal::unreadable(&error))?;
+    let about = About {
+        call_id: row.call_id,
+        tool: &tool.manifest.name,
+        tool_version: row.tool_version,
+        tenant: &row.tenant,
+        args: args.as_deref().unwrap_or("null"),
+    };
+    let subject = question::subject(&door.pool, &about).await;
+    let texts = match subject.map_err(|error| Refusal::unreadable(&error))? {
+        Ok((subject, _turn)) => sensitive.texts(&subject.args),
+        // What stood in an answer that is gone was never in clear here.
+        Err(_gone) => Vec::new(),
+    };
+    let mask = |text: &str| fleet::sensitive::masked(text, &texts);
+    Ok(Some(LaterAnswer::Failed {
+        failure: failure.clone().reworded(mask),
+        not_done: *not_done,
+    }))
+}
+
 /// An answer to an earlier attempt of a tool that recognises its key: what it did then, it did for the later attempt as well. That it
-/// did not then says nothing of the later one. `None`: the call is over.
+/// did not then says nothing of the later one.
 fn of_later_attempt(
     door: &Door,
     row: &CallRow,
     answer: &LaterAnswer,
-) -> Result<Option<HandedOut>, Refusal> {
+) -> Result<HandedOut, Refusal> {
     let tool = tool_of(door, row)?;
     let counts = match tool.manifest.effect {
         Effect::Read | Effect::Idempotent => matches!(answer, LaterAnswer::Did(_)),
@@ -107,14 +155,14 @@ fn of_later_attempt(
     }
     let state = row.state();
     match &row.state {
-        CallState::Ended(_) => Ok(None),
+        CallState::Ended(_) => Err(Refusal::not_found()),
         CallState::Awaiting(_) | CallState::InDoubt(_) => {
             let attempt = row.attempt_id().ok_or_else(Refusal::not_found)?;
-            Ok(Some(HandedOut {
+            Ok(HandedOut {
                 whom: Awaiting::Completion,
                 attempt,
                 state,
-            }))
+            })
         }
         CallState::Queued { .. } | CallState::Running { .. } => {
             let what = Message::fixed(
@@ -276,57 +324,4 @@ async fn ended(door: &Door, call: CallId, ending: &Ending, moved: &Moved) {
         .tell(&moved.tenant, moved.session.as_ref(), event);
     let subject = door.bus.subjects.done(moved.dispatcher, call);
     news::ring(&door.bus, subject, bytes::Bytes::new()).await;
-}
-
-/// The answer of a call that is over: the same one again is told what it came to, any other that it is too late.
-async fn over(door: &Door, row: &CallRow, answer: &LaterAnswer) -> Result<Answer, Refusal> {
-    let stored = awaiting::stored(&door.pool, row.call_id).await;
-    let stored = stored.map_err(|error| Refusal::unreadable(&error))?;
-    let Some(stored) = stored else {
-        return Err(Refusal::not_found());
-    };
-    let state = row.state();
-    let is_handed_in = stored.by == CLIENT || stored.by == TOOL;
-    if !is_handed_in || stored.source == Source::Settled {
-        let what = said!(
-            "the call is over, and not by an answer of yours: it is {state}",
-            "这次调用已经结束，但不是由你的结果决定的：状态是 {state}"
-        );
-        let details = json!({ "state": state });
-        return Err(Refusal::new(Code::AlreadyTerminal, what).with_details(|_| details.clone()));
-    }
-    if is_same(door, row, &stored, answer) {
-        return replay::as_it_stands(door, row.call_id, &row.tenant, false).await;
-    }
-    let what = Message::fixed(
-        "this call has another answer already",
-        "这次调用已有另一个结果",
-    );
-    let details = json!({ "state": state });
-    Err(Refusal::new(Code::Conflict, what).with_details(|_| details.clone()))
-}
-
-/// Whether the stored answer is this one, as far as it was stored.
-fn is_same(door: &Door, row: &CallRow, stored: &awaiting::Stored, answer: &LaterAnswer) -> bool {
-    let tool = row.tool.parse().ok();
-    let tool = tool.and_then(|name: ToolName| door.registry.version(&name, row.tool_version));
-    match (answer, &stored.result, &stored.error) {
-        (LaterAnswer::Did(result), Some(had), None) => {
-            let sensitive = tool
-                .as_ref()
-                .and_then(|tool| tool.manifest.sensitive.as_ref());
-            let kept = sensitive.and_then(|sensitive| sensitive.kept(result));
-            kept.as_deref().unwrap_or(result) == had
-        }
-        (LaterAnswer::Failed { failure, .. }, None, Some(had)) => {
-            let Ok(had) = serde_json::from_str::<ErrorBody>(had) else {
-                return false;
-            };
-            let effect = tool.map_or(Effect::Once, |tool| tool.manifest.effect);
-            let effect = fleet::outcome::effect_after(effect, answer.word());
-            let body = ErrorBody::failed(failure, effect, row.language);
-            had.message == body.message && had.details == body.details
-        }
-        (_, _, _) => false,
-    }
 }

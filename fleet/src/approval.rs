@@ -1,7 +1,7 @@
 //! **Does this call need somebody's yes?** Pure.
 //!
 //! Judged where a call is accepted, on the arguments as the tool gets them. What cannot be judged needs one: a pointer that leads
-//! nowhere, a text where a number is compared, numbers that are too close to tell apart.
+//! nowhere, a text where a number is compared or meant, numbers that are too close to tell apart.
 
 use std::cmp::Ordering;
 
@@ -82,17 +82,22 @@ fn may_hold(when: &Condition, arguments: &LazyArguments<'_>) -> bool {
         (_, _) => true,
     };
     match when.op {
-        Comparison::Eq => is_same(found, &when.value),
+        Comparison::Eq => may_be(found, &when.value),
         Comparison::Ne => !is_same(found, &when.value),
         Comparison::Gt => ordered(Ordering::is_gt),
         Comparison::Ge => ordered(Ordering::is_ge),
         Comparison::Lt => ordered(Ordering::is_lt),
         Comparison::Le => ordered(Ordering::is_le),
         Comparison::In => match &when.value {
-            Value::Array(values) => values.iter().any(|value| is_same(found, value)),
+            Value::Array(values) => values.iter().any(|value| may_be(found, value)),
             _ => true,
         },
     }
+}
+
+/// Whether they are the same, or of two types: to its tool the text `"500"` may well be the number 500.
+fn may_be(found: &Value, value: &Value) -> bool {
+    is_same(found, value) || std::mem::discriminant(found) != std::mem::discriminant(value)
 }
 
 /// The order of two numbers, where it is certain: rounding to doubles keeps the order of those that it does not make equal.
@@ -156,6 +161,12 @@ mod tests {
             assert!(needs(&when, arguments), "{arguments}");
         }
         assert!(!needs(&when, r#"{"amount":5}"#));
+        for (op, value) in [("eq", json!(500)), ("in", json!([500, 600]))] {
+            let when = json!({"pointer": "/amount", "op": op, "value": value});
+            assert!(needs(&when, r#"{"amount":"500"}"#), "{op}");
+            assert!(needs(&when, r#"{"amount":[500]}"#), "{op}");
+            assert!(!needs(&when, r#"{"amount":501}"#), "{op}");
+        }
         let nowhere = json!({"pointer": "/to/country", "op": "eq", "value": "NO"});
         assert!(needs(&nowhere, r#"{"to":"NO"}"#));
         assert!(!needs(&nowhere, r#"{"to":{"country":"SE"}}"#));

@@ -33,6 +33,19 @@ pub const fn is_other_blank(character: char) -> bool {
     )
 }
 
+/// Whether this character is hardly seen, or has a look that is none of its own: a blank of Braille, joiners, selectors of a variation,
+/// marks of shorthand, of hieroglyphs and of Kaithi, what stands for an object, and letters for private use.
+///
+/// Many are a part of writing or of emoji, so no text is refused for one.
+pub const fn is_seldom_seen(character: char) -> bool {
+    matches!(
+        character,
+        '\u{200c}' | '\u{200d}' | '\u{2800}' | '\u{fe00}'..='\u{fe0f}' | '\u{fffc}' | '\u{110bd}' | '\u{110cd}'
+            | '\u{13430}'..='\u{1345f}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{ffffd}' | '\u{100000}'..='\u{10fffd}'
+    )
+}
+
 /// The first character that is not seen of a text.
 pub fn first_invisible(text: &str) -> Option<char> {
     let mut before = None;

@@ -25,7 +25,9 @@ use tracing::Instrument;
 use crate::{
     arguments,
     breaker::permit::CutShort,
-    executors::{AttemptContext, LINGER_MAX, Prepared, Progress, Promise, Returned, StopReason},
+    executors::{
+        AttemptContext, LINGER_MAX, Prepared, Progress, Promise, Returned, StopReason, redact,
+    },
     gate,
     intercept::{Around, Observe, OutputSchema, Own, Repetition},
     news::{News, Teller},
@@ -174,9 +176,15 @@ pub(crate) async fn run(
     context: AttemptContext,
 ) -> Result<Execution, Execution> {
     let until = context.until + LINGER_MAX + BACKSTOP;
+    let token = context.completion_token.clone();
     let running = AssertUnwindSafe(prepared.run(context)).catch_unwind();
     match timeout_at(until, running).await {
-        Ok(Ok(returned)) => Ok(answered(returned)),
+        Ok(Ok(mut returned)) => {
+            if let Some(token) = &token {
+                returned.outcome = redact::without_token(returned.outcome, token);
+            }
+            Ok(answered(returned))
+        }
         Ok(Err(_panic)) => Err(silent(
             Code::ToolCrashed,
             Message::fixed("the tool's executor panicked", "工具的执行器崩溃了"),

@@ -18,7 +18,7 @@ pub(super) enum TokenHolder {
     /// As the attempt that the call waits for, runs as, is in doubt about, or was decided by.
     Of(Awaiting, AttemptId),
     /// As an earlier attempt of a tool that answers later.
-    Earlier,
+    Earlier(AttemptId),
     /// As a caller of whom its tool wanted to know something at this revision.
     Asked(i32),
 }
@@ -75,7 +75,7 @@ pub(super) async fn holder(
         .iter()
         .find(|handed| door.tokens.is_of(token, handed));
     match earlier.map(|handed| handed.turn) {
-        Some(HandedAs::Attempt(_)) => Ok(TokenHolder::Earlier),
+        Some(HandedAs::Attempt(attempt)) => Ok(TokenHolder::Earlier(attempt)),
         Some(HandedAs::Revision(rev)) => Ok(TokenHolder::Asked(rev)),
         None => Err(Refusal::not_found()),
     }

@@ -13,6 +13,7 @@ use fleet::{
         awaiting::{self, WaitOver},
         look::STEP_ROWS,
     },
+    telemetry::metrics,
 };
 
 use super::{Sweep, every};
@@ -20,6 +21,10 @@ use super::{Sweep, every};
 impl Sweep {
     /// Ends the waits that are over. Cancel-safe: each ending is one statement.
     pub(super) async fn end_waits(self) {
+        for whom in Awaiting::ALL {
+            // The first of a series that begins at its value is no increase to an alert.
+            metrics().swept(pass(*whom), 0);
+        }
         let mut ticks = every(Duration::from_secs(1));
         loop {
             ticks.tick().await;

@@ -1,4 +1,5 @@
-//! Late evidence: the outcome of an attempt that was taken from its worker. It is kept, and decides nothing.
+//! Late evidence: the outcome of an attempt that was taken from its worker, and what whoever was handed a call says of it when it
+//! is over. It is kept, and decides nothing.
 
 use std::time::Duration;
 
@@ -65,6 +66,27 @@ pub async fn keep(pool: &PgPool, evidence: &LateReport) -> Result<LateOutcome, S
     }
 }
 
+/// Keeps that whoever was handed a call as this attempt says, now that the call is over, that it was done. Own autocommit statement; safe
+/// to repeat. It moves no call.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn keep_answer(
+    pool: &PgPool,
+    call: CallId,
+    attempt: AttemptId,
+) -> Result<LateOutcome, StoreError> {
+    let keeping = sqlx::query(include_str!("sql/late_answer.sql"))
+        .bind(call.0)
+        .bind(attempt.0)
+        .fetch_optional(pool);
+    let Some(row) = answer_within(DOING, ANSWER_MAX, keeping).await? else {
+        return Ok(LateOutcome::NoCall);
+    };
+    kept(&row, OutcomeWord::Applied).map_err(|error| StoreError::unreadable(DOING, error))
+}
+
 async fn keep_once(pool: &PgPool, evidence: &LateReport) -> Result<LateOutcome, StoreError> {
     let keeping = sqlx::query(include_str!("sql/late.sql"))
         .bind(evidence.call_id.0)
@@ -87,6 +109,10 @@ fn read(row: &PgRow, outcome: OutcomeWord) -> Result<LateOutcome, sqlx::Error> {
     if row.try_get("recorded")? {
         return Ok(LateOutcome::Recorded);
     }
+    kept(row, outcome)
+}
+
+fn kept(row: &PgRow, outcome: OutcomeWord) -> Result<LateOutcome, sqlx::Error> {
     if !row.try_get::<bool, _>("known")? {
         return Ok(LateOutcome::NoCall);
     }

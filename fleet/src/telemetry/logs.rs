@@ -9,9 +9,10 @@ use std::{
     io::{self, Write},
 };
 
-use tracing::Subscriber;
+use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::{
     EnvFilter, Layer,
+    filter::{FilterExt as _, filter_fn},
     fmt::{self, MakeWriter},
     registry::LookupSpan,
 };
@@ -42,6 +43,19 @@ fn parsed(filter: &str) -> Result<EnvFilter, TelemetryError> {
         .map_err(TelemetryError::Filter)
 }
 
+/// Whether a line of this kind may be written at all. The client of NATS writes its password at `debug`, and at `trace` it and those
+/// of HTTP and Postgres write what passes: arguments, results and tokens.
+fn is_discreet(metadata: &Metadata<'_>) -> bool {
+    let least = |module: &str| match module {
+        "async_nats" => Level::INFO,
+        "h2" | "hyper" | "hyper_util" | "reqwest" | "rustls" | "sqlx" | "sqlx_core"
+        | "sqlx_postgres" => Level::DEBUG,
+        _ => Level::TRACE,
+    };
+    let module = metadata.target().split("::").next().unwrap_or_default();
+    *metadata.level() <= least(module)
+}
+
 /// The layer that writes lines to the writers of `writer`.
 pub(super) fn layer<S, W>(
     format: LogFormat,
@@ -52,7 +66,7 @@ where
     S: Subscriber + for<'span> LookupSpan<'span>,
     W: for<'line> MakeWriter<'line> + Send + Sync + 'static,
 {
-    let filter = parsed(filter)?;
+    let filter = parsed(filter)?.and(filter_fn(is_discreet));
     let lines = fmt::layer()
         .with_ansi(false)
         .with_writer(Lines { writer, format });
@@ -237,6 +251,20 @@ mod tests {
         ] {
             let said = logged(LogFormat::Text, filter, work);
             assert_eq!(said.contains("try"), is_logged, "{filter}: {said}");
+        }
+    }
+
+    #[test]
+    fn what_libraries_say_of_passwords_and_of_what_passes_is_never_a_line() {
+        let work = || {
+            tracing::debug!(target: "async_nats::connector", password = "hunter2", "attempting");
+            tracing::trace!(target: "hyper::proto", header = "hunter2");
+            tracing::trace!(target: "my_worker", "own");
+        };
+        for filter in ["trace", "async_nats=trace,hyper=trace,my_worker=trace"] {
+            let said = logged(LogFormat::Text, filter, work);
+            assert!(!said.contains("hunter2"), "{filter}: {said}");
+            assert!(said.contains("own"), "{filter}: {said}");
         }
     }
 

@@ -183,6 +183,10 @@ async fn a_name_in_another_case_beyond_ascii_is_the_same_person() {
         ("Иван (ops)", "ИВАН", "Ивана"),
         ("Łukasz", "łUKASZ", "Lukasz"),
         ("Արամ", "արամ", "Արամե"),
+        // The same user on two machines, whatever stands behind.
+        ("bob@h1", "bob@h2 (ops)", "bobby@h1"),
+        ("ann (a(b))", "ann", "anne"),
+        ("@x", "@x", "@y"),
     ] {
         let needed = ApprovalWanted {
             count: 2,

@@ -7,9 +7,7 @@ use std::{fmt::Write, str::Chars};
 
 use serde_json::value::RawValue;
 
-use fleet::invisible::is_other_blank;
-
-use super::plain::steers;
+use super::plain::{hides, steers};
 
 /// Deeper levels stay on the line of the deepest level that is broken into lines.
 const LEVELS_MAX: usize = 32;
@@ -35,19 +33,15 @@ pub(super) fn indented(json: &str, by: usize) -> String {
     pretty(json).replace('\n', &format!("\n{:by$}", ""))
 }
 
-/// As [`indented`], with blanks that only look like spaces as escapes, too: for who has to know exactly what stands there.
+/// As [`indented`], with everything as escapes that cannot be told from something else: for who has to know exactly what stands there.
 pub(super) fn exact_indented(json: &str, by: usize) -> String {
     let text = layout(json, Looks::Broken, hides);
     text.replace('\n', &format!("\n{:by$}", ""))
 }
 
-/// As [`compact`], with such blanks as escapes, too.
+/// As [`compact`], with the same as escapes.
 pub(super) fn exact_compact(json: &str) -> String {
     layout(json, Looks::Compact, hides)
-}
-
-fn hides(before: Option<char>, letter: char) -> bool {
-    steers(before, letter) || is_other_blank(letter)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -161,6 +155,7 @@ mod tests {
         let blanks = "\u{a0}\u{1680}\u{2000}\u{200a}\u{202f}\u{205f}\u{3000}";
         let json = format!("[\"a b{blanks}\"]");
         assert_eq!(compact(&json), json);
+        assert_eq!(exact_compact(r#"["a   b"]"#), r#"["a \u0020\u0020b"]"#);
         let escaped = r"\u00a0\u1680\u2000\u200a\u202f\u205f\u3000";
         assert_eq!(exact_compact(&json), format!("[\"a b{escaped}\"]"));
         assert_eq!(

@@ -150,7 +150,7 @@ async fn a_call_is_shown_before_it_is_decided_and_two_people_let_it_run_once() {
     let other = run(here.command(&sent)).json();
     let other = other["call_id"].as_str().unwrap();
     let shown = here.calls(0, &["approve", other]).out;
-    let line = format!("/like is {{\"done\":true}}, by call {id}");
+    let line = format!("/like is {{\"done\":true}}, by call\n{:14}{id}", "");
     assert!(shown.contains(&line), "{shown}");
 
     // One no is enough.

@@ -72,6 +72,15 @@ pub fn veil(outcome: Outcome, hidden: &[SecretString]) -> Outcome {
     }
 }
 
+/// The outcome without the token with which the tool may answer later, in whatever it says: who reads that could answer for it.
+pub(crate) fn without_token(outcome: Outcome, token: &SecretString) -> Outcome {
+    // What proves it is behind the call's id, which is no secret.
+    let proof = token.expose_secret().rsplit('.').next();
+    let proof = SecretString::from(proof.unwrap_or_default());
+    let hidden = [token.clone(), proof];
+    veil(outcome.reworded(|text| redact(text, &hidden)), &hidden)
+}
+
 /// Valid JSON with these secrets masked; `None` where it has none. All else stays as it is written.
 pub(super) fn veiled(json: &str, hidden: &[SecretString]) -> Option<String> {
     let occurs = |text: &str| {
@@ -148,6 +157,25 @@ mod tests {
             veiled(r#"{"tok":"hunter/2!","all":"bearer hunter/2!"}"#, &secrets).as_deref(),
             Some(r#"{"tok":"[secret]","all":"bearer [secret]"}"#)
         );
+    }
+
+    #[test]
+    fn a_tool_does_not_tell_the_token_with_which_it_may_answer_later() {
+        let token = SecretString::from("01a22098-043d-7082-a05f-e020ab8629c6.9f00c2");
+        let result = RawValue::from_string(r#"{"tok":"9f00c2"}"#.to_owned()).unwrap();
+        let told = without_token(Outcome::Applied { result, flaw: None }, &token);
+        let Outcome::Applied { result, .. } = told else {
+            panic!("{told:?}")
+        };
+        assert_eq!(result.get(), r#"{"tok":"[secret]"}"#);
+        let said =
+            fleet::wire::message::Message::verbatim("01a22098-043d-7082-a05f-e020ab8629c6.9f00c2");
+        let told = without_token(
+            Outcome::Unknown(ToolFailure::new(Code::Unavailable, said)),
+            &token,
+        );
+        let failure = told.failure().unwrap();
+        assert_eq!(failure.message.told(fleet::call::Language::En), "[secret]");
     }
 
     #[test]

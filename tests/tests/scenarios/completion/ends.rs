@@ -175,3 +175,92 @@ async fn a_call_that_is_to_be_cancelled_does_not_begin_to_wait() {
     assert_eq!(told["state"], "succeeded", "{}", *told);
     invariants::hold(&fleet, &witness).await;
 }
+
+/// It was settled by a person who looked too early, given up, or nobody waits for it any more.
+#[tokio::test]
+async fn a_late_result_of_a_call_that_was_settled_is_kept_and_its_sender_is_told() {
+    let witness = Witness::start().await;
+    let retry = "retry: {max_attempts: 1}\n";
+    let tools = [
+        later_tool(&witness, "charge", "once", "1s", ""),
+        later_tool(&witness, "put", "idempotent", "1s", retry),
+    ];
+    let fleet = Fleet::start(Spec::with(tools)).await;
+    let alarms = || counter("toolfleet_integrity_alarms_total");
+    for (tool, outcome, is_alarm) in [
+        ("charge", "not_applied", true),
+        ("put", "not_applied", true),
+        ("charge", "abandoned", false),
+    ] {
+        let what = format!("{tool}-{outcome}");
+        let taken = taken(&fleet, &witness, tool, &what).await;
+        fleet.until_state(taken.call, "in_doubt").await;
+        let settle = format!("SELECT * FROM toolfleet.settle($1, '{outcome}', 'ann', 'a guess')");
+        let settled = fleet.rows(&settle, taken.call).await;
+        assert_eq!(settled[0]["verdict"], "settled", "{settled:?}");
+        // That it was not done is what was settled, or no news.
+        let no = json!({"error": {"message": "No"}, "not_done": true});
+        assert_eq!(taken.answers(&fleet, &no).await.code(), "already_terminal");
+        let (before, dead) = (alarms(), dead_letters(&fleet, taken.call).await);
+        assert_eq!(dead, usize::from(is_alarm), "{what}");
+        let late = taken.answers(&fleet, &json!({"result": {"paid": 1}})).await;
+        assert_eq!(late.code(), "already_terminal", "{}", *late);
+        assert_eq!(alarms() > before, is_alarm, "{what}");
+        let attempts = fleet.attempts(taken.call).await;
+        let late: Vec<_> = attempts.iter().filter(|one| one["late"] == true).collect();
+        assert_eq!(late.len(), 1, "{attempts:?}");
+        assert_eq!(late[0]["outcome"], "applied");
+        assert_eq!(dead_letters(&fleet, taken.call).await, 0, "it has happened");
+        // Again: nothing is kept twice.
+        let again = taken.answers(&fleet, &json!({"result": {"paid": 1}})).await;
+        assert_eq!(again.code(), "already_terminal");
+        assert_eq!(fleet.attempts(taken.call).await.len(), attempts.len());
+    }
+    invariants::hold(&fleet, &witness).await;
+}
+
+async fn dead_letters(fleet: &Fleet, call: CallId) -> usize {
+    let dead = "SELECT call_id FROM toolfleet.dead_letters WHERE call_id = $1";
+    fleet.rows(dead, call).await.len()
+}
+
+/// First it said that nothing was done.
+#[tokio::test]
+async fn a_tool_that_takes_back_its_no_raises_the_alarm() {
+    let witness = Witness::start().await;
+    let fleet = Fleet::start(Spec::with([later_tool(
+        &witness, "charge", "once", "1m", "",
+    )]))
+    .await;
+    let taken = taken(&fleet, &witness, "charge", "a").await;
+    let no = json!({"error": {"message": "No"}, "not_done": true});
+    assert_eq!(taken.answers(&fleet, &no).await["effect"], "not_applied");
+    let before = counter("toolfleet_integrity_alarms_total");
+    let other = taken.answers(&fleet, &json!({"result": 1})).await;
+    assert_eq!(other.code(), "conflict");
+    assert!(counter("toolfleet_integrity_alarms_total") > before);
+    let attempts = fleet.attempts(taken.call).await;
+    assert!(attempts.iter().any(|one| one["late"] == true));
+    invariants::hold(&fleet, &witness).await;
+}
+
+/// As what it says at once is.
+#[tokio::test]
+async fn what_a_tool_says_later_is_told_without_sensitive_values() {
+    let witness = Witness::start().await;
+    let sensitive = "sensitive: {pointers: [/what]}\n";
+    let tool = later_tool(&witness, "charge", "once", "1m", sensitive);
+    let fleet = Fleet::start(Spec::with([tool])).await;
+    let taken = taken(&fleet, &witness, "charge", "4111-1111").await;
+    let error = json!({"message": "the card 4111-1111 is blocked", "code": "4111-1111"});
+    let no = json!({"error": error, "not_done": true});
+    let told = taken.answers(&fleet, &no).await;
+    let message = told["error"]["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("The card [masked] is blocked"),
+        "{message}"
+    );
+    assert_eq!(taken.answers(&fleet, &no).await.bytes, told.bytes);
+    let row = fleet.call(taken.call).await;
+    assert!(!row["error"].to_string().contains("4111"), "{row}");
+}

@@ -54,6 +54,41 @@ async fn a_service_says_in_a_header_that_it_answers_later() {
     invariants::hold(&fleet, &witness).await;
 }
 
+/// Whoever has the token may answer for the tool: to its caller it says too much.
+#[tokio::test]
+async fn a_service_that_repeats_its_token_in_an_error_does_not_tell_its_caller() {
+    let witness = Witness::start().await;
+    let tool = format!("{SERVICE}completion: {{wait: 1m}}\n");
+    let fleet = Fleet::start(Spec::with([tool])).await;
+    let submitting = submission(&fleet, "pay", "a").asynchronous();
+    let repeats = async {
+        let client = async_nats::connect(fleet.nats_url()).await.unwrap();
+        let mut requests = client.subscribe("tools.pay").await.unwrap();
+        client.flush().await.unwrap();
+        let request = requests.next().await.unwrap();
+        let headers = request.headers.unwrap();
+        let token = headers.get("Toolfleet-Completion-Token").unwrap().as_str();
+        let mut error = HeaderMap::new();
+        error.insert("Nats-Service-Error-Code", "500");
+        error.insert("Nats-Service-Error", format!("boom, token {token}"));
+        let reply = request.reply.unwrap();
+        let sent = client.publish_with_headers(reply, error, "".into());
+        sent.await.unwrap();
+        client.flush().await.unwrap();
+        token.to_owned()
+    };
+    let (accepted, token) = tokio::join!(submitting, repeats);
+    let call = accepted.call_id();
+    let row = fleet.until_state(call, "in_doubt").await;
+    let told = fleet.get(&json!({"call_id": call})).await;
+    let proof = token.rsplit('.').next().unwrap();
+    assert!(told.to_string().contains("[secret]"), "{}", *told);
+    assert!(!told.to_string().contains(proof) && !row.to_string().contains(proof));
+    let attempts = fleet.attempts(call).await;
+    assert!(!json!(attempts).to_string().contains(proof), "{attempts:?}");
+    invariants::hold(&fleet, &witness).await;
+}
+
 #[tokio::test]
 async fn a_service_without_completion_in_its_manifest_that_says_so_leaves_a_doubt() {
     let witness = Witness::start().await;

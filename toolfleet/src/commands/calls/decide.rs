@@ -22,7 +22,10 @@ use super::{
     preview::{self, Previewed},
 };
 use crate::commands::{
-    ask::unanswered, connect, given, json, output, plain::plain, usage::UsageError,
+    ask::unanswered,
+    connect, given, json, output,
+    plain::{folded, plain},
+    usage::UsageError,
 };
 
 /// The fewest digits of the hash that name arguments.
@@ -205,11 +208,8 @@ fn shown(waiting: &Undecided, beside: &[String], ruling: Ruling) -> String {
     }
     let short = &hash[..HASH_DIGITS_MIN.min(hash.len())];
     lines.push(format!("hash          {hash}"));
-    lines.push(String::new());
-    lines.push(format!(
-        "toolfleet calls {ruling} {call} --hash {short} --note WHY"
-    ));
-    lines.join("\n")
+    let decides = format!("toolfleet calls {ruling} {call} --hash {short} --note WHY");
+    format!("{}\n\n{decides}", folded(&lines.join("\n")))
 }
 
 fn names(approved_by: &[String]) -> String {

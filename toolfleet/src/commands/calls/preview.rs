@@ -7,7 +7,11 @@ use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 use time::OffsetDateTime;
 
-use crate::commands::{ask::unanswered, connect, json, plain::plain};
+use crate::commands::{
+    ask::unanswered,
+    connect, json,
+    plain::{exact, plain},
+};
 
 /// What was asked, and what came of it.
 #[derive(Debug)]
@@ -111,7 +115,7 @@ impl Previewed {
                 format!(
                     "{asked}\n{:14}{} ... (toolfleet calls show {call})",
                     "",
-                    plain(start)
+                    exact(start)
                 )
             }
             (None, None) => format!("{asked}, gave no answer: {why}"),

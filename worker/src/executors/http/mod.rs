@@ -255,7 +255,19 @@ async fn exchange(
         end = &mut cut => return unanswered(end, &origin),
     };
     match sent {
-        Ok(response) => response::class(rules, &read(response, rules.output_limit, cut).await),
+        Ok(response) => {
+            let status = response.status().as_u16();
+            let answer = if rules.later_statuses.contains(&status) {
+                // What it says of itself does not count, and may never end.
+                HttpAnswer {
+                    status,
+                    ..HttpAnswer::default()
+                }
+            } else {
+                read(response, rules.output_limit, cut).await
+            };
+            response::class(rules, &answer)
+        }
         Err(error) => transport::failed(error, &origin),
     }
 }
