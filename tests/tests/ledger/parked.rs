@@ -335,13 +335,24 @@ async fn the_sweep_finds_what_nobody_came_for() {
 }
 
 const RACES: usize = 100;
+const MANY_RACES: usize = 1_000;
 
 #[tokio::test]
 async fn of_an_answer_and_the_word_later_at_once_the_answer_counts_once() {
+    answer_and_word(RACES).await;
+}
+
+#[tokio::test]
+#[ignore = "slow: a thousand races"]
+async fn of_a_thousand_answers_and_words_later_each_answer_counts_once() {
+    answer_and_word(MANY_RACES).await;
+}
+
+async fn answer_and_word(races: usize) {
     let mut ledger = Ledger::fresh().await;
     let worker = ledger.worker().await;
     let mut answer_first = 0;
-    for _ in 0..RACES {
+    for _ in 0..races {
         let of = ledger.runs(&worker, Effect::Once).await;
         let wait_ms = WAIT_MS;
         let answering = async {
@@ -364,15 +375,27 @@ async fn of_an_answer_and_the_word_later_at_once_the_answer_counts_once() {
         answer_first += u32::from(parked == Parked::Over);
         assert_eq!(ledger.state(of.0).await, State::Succeeded, "{parked:?}");
     }
-    println!("the answer was first {answer_first} times");
+    println!(
+        "{races} races of an answer with the word later: the answer was first {answer_first} times"
+    );
 }
 
 #[tokio::test]
 async fn of_an_answer_and_the_end_of_its_time_at_once_nothing_is_lost() {
+    answer_and_silence(RACES).await;
+}
+
+#[tokio::test]
+#[ignore = "slow: a thousand races"]
+async fn of_a_thousand_answers_and_ends_of_their_time_nothing_is_lost() {
+    answer_and_silence(MANY_RACES).await;
+}
+
+async fn answer_and_silence(races: usize) {
     let mut ledger = Ledger::fresh().await;
     let worker = ledger.worker().await;
     let mut silent_first = 0;
-    for _ in 0..RACES {
+    for _ in 0..races {
         let of = ledger.later(&worker, Effect::Once).await;
         let silent = Ending {
             reason: "completion_silent".into(),

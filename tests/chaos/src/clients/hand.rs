@@ -124,8 +124,12 @@ impl Hand<'_> {
                 if let Some(again) = again.filter(|again| !is_terminal(again)) {
                     self.surprised("the same answer again was not taken", &again);
                 }
-                // Only now: it would count if the first had not.
-                let other = json!({ "result": {"n": self.call.n, "other": true} });
+                // Only now: it would count if the first had not. Of the same kind: who takes back a no raises an alarm.
+                let mut other = body.clone();
+                match other.get_mut("error") {
+                    Some(error) => error["message"] = "something else".into(),
+                    None => other["result"]["other"] = true.into(),
+                }
                 let other = self.hand_in(Op::OtherOutput, &other).await;
                 if let Some(other) = other.filter(|other| code(other) != "conflict") {
                     self.surprised("another answer is no conflict", &other);
