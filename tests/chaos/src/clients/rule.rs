@@ -181,7 +181,9 @@ impl Client {
     }
 
     fn must_be_a_conflict(&self, waited: &Waited, what: &str, told: Option<Value>) {
-        if let Some(told) = told.filter(|told| code(told) != "conflict") {
+        // What a yes would hand out waits for the end of a pause before anything else is looked at.
+        let is_told = |told: &Value| matches!(code(told), "conflict" | "tool_paused");
+        if let Some(told) = told.filter(|told| !is_told(told)) {
             let id = &waited.call_id;
             self.desk
                 .surprised(format!("{what} of call {id}, and was answered: {told}"));

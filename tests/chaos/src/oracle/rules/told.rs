@@ -151,6 +151,8 @@ pub(super) fn codes_are_expected(case: &Case<'_>) -> Vec<Breach> {
             op,
             misused: case.asked.get(&n).is_some_and(|asked| asked.misused),
             has_call: case.by_n.contains_key(&n),
+            hands_out: matches!(op, Op::Approve | Op::OtherArguments)
+                && effects::tool(&told.entry.tool).is_some_and(Tool::is_handed),
         };
         let fits = word.parse::<Code>().is_ok_and(|code| match told.call {
             Some(_) => of_a_call(code, mode, &told.entry.tool),
@@ -198,6 +200,8 @@ struct Refused {
     misused: bool,
     /// Its number has a call.
     has_call: bool,
+    /// A yes would hand it out at once.
+    hands_out: bool,
 }
 
 impl Refused {
@@ -206,7 +210,7 @@ impl Refused {
         match code {
             Code::Overloaded | Code::StoreUnavailable => true,
             // A pause that refuses; a known key is answered before it.
-            Code::ToolPaused => submits(self.op),
+            Code::ToolPaused => submits(self.op) || self.hands_out,
             // Where its misuse came first, the key is another call's.
             Code::IdempotencyKeyReused => self.op == Op::Misuse || self.misused,
             Code::WorkerNotFenced => self.op == Op::Settle,
