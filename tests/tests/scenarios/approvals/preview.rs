@@ -143,10 +143,11 @@ async fn only_a_read_that_nobody_has_to_agree_to_can_be_a_preview() {
     let fleet = Fleet::start(Spec::with([
         witness.tool("write", "once"),
         guarded(&witness, "asks", "read", "{}"),
+        witness.tool("ruled", "read") + "policy: {after: [write]}\n",
     ]))
     .await;
     let mut connection = fleet.database.connect().await;
-    for tool in ["write", "asks", "missing"] {
+    for tool in ["write", "asks", "ruled", "missing"] {
         let approval = format!("{{preview: {{tool: {tool}, args: {{}}}}}}");
         let charge = guarded(&witness, "charge", "once", &approval);
         let charge = manifest::parse(&charge).unwrap();
@@ -158,6 +159,12 @@ async fn only_a_read_that_nobody_has_to_agree_to_can_be_a_preview() {
             "{why}"
         );
     }
+    // Nor can it be a probe: what that asks is of no run.
+    let probe =
+        "probe: {tool: ruled, args: {what: \"{{ args.what }}\"}, applied_when: result.found}\n";
+    let charge = manifest::parse(&(witness.tool("charge", "once") + probe)).unwrap();
+    let applied = tools::apply(&mut connection, &charge, "a test").await;
+    assert_eq!(applied.unwrap(), tools::Applied::ProbeUnfit);
 }
 
 #[tokio::test]
