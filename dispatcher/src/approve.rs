@@ -8,8 +8,8 @@ use fleet::{
     call::{Awaiting, State},
     canonical,
     checkpoint::{Checkpoint, reached},
-    controls::{LazyArguments, PausedBy},
-    ids::{CallId, Label},
+    controls::{LazyArguments, Pause, PausedBy},
+    ids::{CallId, Label, ToolName},
     invisible::first_invisible,
     manifest::ApprovedBy,
     said,
@@ -39,6 +39,8 @@ use crate::{
     request::Request,
 };
 
+/// When to decide again about a call whose tool is paused without an end, in milliseconds.
+const COME_AGAIN_MS: u64 = 60_000;
 /// How often a call may have moved since its token was made.
 const MOVES_MAX: i32 = 64;
 
@@ -72,13 +74,20 @@ struct CallersRequest {
     note: String,
 }
 
+/// Who decides.
+#[derive(Debug, Clone, Copy)]
+enum Decider {
+    Operator,
+    Caller,
+}
+
 /// An operator decides.
 pub(crate) async fn by_operator(door: &Door, request: &Request<'_>) -> Result<Answer, Refusal> {
     let tenant = request.tenant()?;
     let asked: ApproveRequest = form::long(request.body, &FORM)?;
     let call = form::call_id(&asked.call_id)?;
     let actor = request.author(&asked.actor);
-    let row = decide(door, &tenant, call, &asked, &actor).await?;
+    let row = decide(door, &tenant, call, &asked, (&actor, Decider::Operator)).await?;
     if row.state() == State::AwaitingClient {
         return Ok(hand_over::shown_to_operator(door, &row));
     }
@@ -113,7 +122,7 @@ pub(crate) async fn by_caller(door: &Door, request: &Request<'_>) -> Result<Answ
         "" => String::new(),
         said => format!("{said} (caller)"),
     };
-    decide(door, &tenant, call, &asked, &actor).await?;
+    decide(door, &tenant, call, &asked, (&actor, Decider::Caller)).await?;
     replay::as_it_stands(door, call, &tenant, false).await
 }
 
@@ -148,7 +157,7 @@ async fn decide(
     tenant: &Label,
     call: CallId,
     asked: &ApproveRequest,
-    actor: &str,
+    (actor, decider): (&str, Decider),
 ) -> Result<CallRow, Refusal> {
     has_words(actor, &asked.note)?;
     let approval = Approval {
@@ -160,7 +169,7 @@ async fn decide(
         note: &asked.note,
     };
     if asked.decision == Ruling::Approve {
-        may_be_handed_out(door, tenant, call).await?;
+        may_be_handed_out(door, tenant, call, decider).await?;
     }
     let verdict = approvals::rule(&door.pool, &approval)
         .await
@@ -219,7 +228,12 @@ fn has_words(actor: &str, note: &str) -> Result<(), Refusal> {
 /// Whether a yes may hand the call to the program of its caller, where that runs it.
 ///
 /// A paused tool starts nothing, and what was handed out cannot be kept waiting. What workers run waits for the end of the pause after its yes.
-async fn may_be_handed_out(door: &Door, tenant: &Label, call: CallId) -> Result<(), Refusal> {
+async fn may_be_handed_out(
+    door: &Door,
+    tenant: &Label,
+    call: CallId,
+    decider: Decider,
+) -> Result<(), Refusal> {
     let controls = door.registry.controls();
     if controls.are_none() {
         return Ok(());
@@ -251,18 +265,33 @@ async fn may_be_handed_out(door: &Door, tenant: &Label, call: CallId) -> Result<
         tenant,
         arguments: &LazyArguments::new(&args),
     };
-    if controls
-        .pause_of_accepted(&paused, Instant::now())
-        .is_none()
-    {
-        return Ok(());
+    let now = Instant::now();
+    match controls.pause_of_accepted(&paused, now) {
+        None => Ok(()),
+        Some(pause) => Err(paused_by(&waiting.tool, pause, decider, now)),
     }
-    let name = &waiting.tool;
-    let what = said!(
-        "the tool {name} is paused, and a yes would hand the call to its caller's program at once; say yes when the pause is over, or no",
-        "工具 {name} 已暂停，而同意会立即把这次调用交给调用方的程序；请在暂停结束后再同意，或者拒绝"
-    );
-    Err(Refusal::new(Code::ToolPaused, what))
+}
+
+/// Why there can be no yes during a pause. Only operators are told of the control, and how it ends.
+fn paused_by(tool: &ToolName, pause: &Pause, decider: Decider, now: Instant) -> Refusal {
+    let id = pause.id.0;
+    let what = match decider {
+        Decider::Operator => said!(
+            "the tool {tool} is paused (control {id}), and a yes would hand the call to its caller's program at once; `toolfleet control list` says who paused it, why and until when, `toolfleet control resume {id} --note WHY` ends the pause; say yes then, or no now",
+            "工具 {tool} 已暂停（控制 {id}），而同意会立即把这次调用交给调用方的程序；`toolfleet control list` 说明是谁、为何暂停以及到何时为止，`toolfleet control resume {id} --note WHY` 可结束暂停；请在暂停结束后再同意，或现在拒绝"
+        ),
+        Decider::Caller => said!(
+            "the tool {tool} is paused, and a yes would hand the call to its caller's program at once; say yes when the pause is over, or no now",
+            "工具 {tool} 已暂停，而同意会立即把这次调用交给调用方的程序；请在暂停结束后再同意，或现在拒绝"
+        ),
+    };
+    let left = pause
+        .until
+        .map(|until| until.saturating_duration_since(now));
+    let wait_ms = left.map_or(COME_AGAIN_MS, |left| {
+        u64::try_from(left.as_millis()).unwrap_or(u64::MAX)
+    });
+    Refusal::not_yet(Code::ToolPaused, what, wait_ms.max(1))
 }
 
 /// Why the decision does not count, for whoever made it.

@@ -2,6 +2,7 @@
 
 use fleet::{
     arguments::Limits,
+    invisible::first_invisible,
     store::cancel::{self, Cancellation},
     wire::{
         cancel::{CancelAnswer, CancelResult},
@@ -20,18 +21,47 @@ const LIMITS: Limits = Limits {
     bytes: 32 * 1024,
     ..Limits::DEFAULT
 };
-/// The actor in the history. The tenant is in the call's row.
+/// The actor in the history of who does not say who it is. The tenant is in the call's row.
 const ACTOR: &str = "caller";
+/// The most characters of a name that is said.
+const NAME_MAX: usize = 128;
 /// The first token of the inboxes that callers have.
 const CALLERS: &str = "_INBOX";
 
-static FORM: Message = Message::fixed("call_id, and perhaps reason", "call_id，可以再加 reason");
+static FORM: Message = Message::fixed(
+    "call_id, and perhaps reason and actor",
+    "call_id，可以再加 reason 和 actor",
+);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CancelRequest {
     call_id: String,
     reason: Option<String>,
+    actor: Option<String>,
+}
+
+/// Who cancels it, for the history: never only the sender's word, which could be the name of a part of the fleet.
+fn actor(request: &Request<'_>, said: Option<&str>) -> Result<String, Refusal> {
+    let is_caller = request.inbox.is_none_or(|inbox| inbox == CALLERS);
+    match (said, request.inbox) {
+        (None, _) if is_caller => Ok(ACTOR.to_owned()),
+        (None, _) => Ok(request.author(ACTOR)),
+        (Some(said), _)
+            if said.trim().is_empty()
+                || said.chars().count() > NAME_MAX
+                || said.chars().any(char::is_control)
+                || first_invisible(said).is_some() =>
+        {
+            let what = Message::fixed(
+                "actor must have 1 to 128 characters that can be seen",
+                "actor 必须有 1 到 128 个可见字符",
+            );
+            Err(Refusal::new(Code::InvalidArguments, what))
+        }
+        (Some(said), Some(_known)) => Ok(request.author(said)),
+        (Some(said), None) => Ok(format!("{said} ({ACTOR})")),
+    }
 }
 
 /// Cancels a call of this tenant, as far as its state allows.
@@ -45,12 +75,7 @@ pub(crate) async fn cancel(door: &Door, request: &Request<'_>) -> Result<Answer,
         let what = Message::fixed("reason may have 2000 characters", "reason 最多 2000 个字符");
         return Err(Refusal::new(Code::InvalidArguments, what));
     }
-    let is_caller = request.inbox.is_none_or(|inbox| inbox == CALLERS);
-    let actor = if is_caller {
-        ACTOR.to_owned()
-    } else {
-        request.author(ACTOR)
-    };
+    let actor = actor(request, asked.actor.as_deref())?;
     let cancellation = Cancellation {
         call,
         tenant: Some(&tenant),
@@ -79,4 +104,40 @@ pub(crate) async fn cancel(door: &Door, request: &Request<'_>) -> Result<Answer,
     };
     let text = serde_json::to_string(&answer).expect("an answer has only string keys");
     Ok(Answer::json(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_cancels_is_named_by_what_it_says_and_by_where_it_hears() {
+        let by = |inbox, said| {
+            let request = Request {
+                tenant: "acme",
+                name: "",
+                headers: Vec::new(),
+                body: b"",
+                inbox,
+            };
+            actor(&request, said).map_err(|refused| refused.code)
+        };
+        let operator = Some("_INBOX_operator");
+        for (inbox, said, expected) in [
+            (None, None, "caller"),
+            (Some("_INBOX"), None, "caller"),
+            (operator, None, "caller (_INBOX_operator)"),
+            (operator, Some("ann"), "ann (_INBOX_operator)"),
+            (Some("_INBOX"), Some("ann"), "ann (_INBOX)"),
+            // A part of the fleet is named by nobody else.
+            (None, Some("client"), "client (caller)"),
+            (Some("_INBOX"), Some("sweep"), "sweep (_INBOX)"),
+        ] {
+            assert_eq!(by(inbox, said).unwrap(), expected);
+        }
+        let long = "a".repeat(129);
+        for wrong in ["", " ", "a\nb", &long] {
+            assert_eq!(by(operator, Some(wrong)), Err(Code::InvalidArguments));
+        }
+    }
 }

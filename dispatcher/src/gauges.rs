@@ -69,9 +69,27 @@ struct DeadLetters {
     /// Until when they are not counted again.
     rests_until: Instant,
     /// The count under way, if there is one, and what it took.
-    counting: JoinSet<(Option<u64>, Duration)>,
+    counting: JoinSet<LetterCount>,
     /// `None` while Postgres cannot count them.
     last: Option<u64>,
+}
+
+/// What a count came to, and until when there is no other one.
+struct LetterCount {
+    letters: Option<u64>,
+    rests_until: Instant,
+}
+
+impl LetterCount {
+    /// A count that ends now. It rests from its own end on, and not from the scrape that shows it: then every second scrape would begin
+    /// none.
+    fn now(letters: Option<u64>, began: Instant) -> Self {
+        let now = Instant::now();
+        Self {
+            letters,
+            rests_until: now + (now - began) * FIGURES_REST,
+        }
+    }
 }
 
 impl DeadLetters {
@@ -87,9 +105,9 @@ impl DeadLetters {
     fn counted(&mut self, pool: &PgPool) -> Option<u64> {
         let began = Instant::now();
         while let Some(counted) = self.counting.try_join_next() {
-            let (letters, took) = counted.unwrap_or_default();
-            self.last = letters;
-            self.rests_until = began + took * FIGURES_REST;
+            let counted = counted.unwrap_or_else(|_panicked| LetterCount::now(None, began));
+            self.last = counted.letters;
+            self.rests_until = counted.rests_until;
         }
         if self.counting.is_empty() && began >= self.rests_until {
             let pool = pool.clone();
@@ -98,7 +116,7 @@ impl DeadLetters {
                 let counted = counted.inspect_err(|error| {
                     tracing::debug!(error = report(error), "dead letters were not counted");
                 });
-                (counted.ok(), began.elapsed())
+                LetterCount::now(counted.ok(), began)
             });
         }
         self.last
@@ -109,3 +127,19 @@ impl DeadLetters {
 const FIGURES_AT_ONCE: Duration = Duration::from_millis(50);
 /// Other figures are kept for this many times as long as they took.
 const FIGURES_REST: u32 = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_count_that_was_quick_is_followed_by_another_at_the_scrape_that_shows_it() {
+        let began = Instant::now();
+        tokio::time::advance(Duration::from_millis(10)).await;
+        let quick = LetterCount::now(Some(3), began);
+        assert!(quick.rests_until <= began + Duration::from_millis(210));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let slow = LetterCount::now(None, began);
+        assert!(slow.rests_until >= Instant::now() + Duration::from_secs(20));
+    }
+}

@@ -28,6 +28,8 @@ enum Why {
     WaitsOn(Message),
     /// A request about a call that comes too early by so many milliseconds.
     TooEarly(Message, u64),
+    /// A decision about a call that waits, while something lasts for so many milliseconds: the call waits on.
+    NotYet(Message, u64),
     /// The ledger did not say whether it stored the call.
     Unconfirmed { has_key: bool },
     /// The ledger cannot be read.
@@ -46,6 +48,11 @@ impl Refusal {
 
     pub(crate) fn too_early(code: Code, what: Message, retry_after_ms: u64) -> Self {
         Self::because(code, Why::TooEarly(what, retry_after_ms))
+    }
+
+    /// A decision about a call that waits on, while something lasts.
+    pub(crate) fn not_yet(code: Code, what: Message, retry_after_ms: u64) -> Self {
+        Self::because(code, Why::NotYet(what, retry_after_ms))
     }
 
     /// The ledger did not say whether it stored the call.
@@ -102,6 +109,7 @@ impl Refusal {
             Why::Refused(what) => ErrorBody::refused(code, what, language),
             Why::WaitsOn(what) => ErrorBody::waits_on(code, what, language),
             Why::TooEarly(what, wait_ms) => ErrorBody::too_early(code, what, *wait_ms, language),
+            Why::NotYet(what, wait_ms) => ErrorBody::not_yet(code, what, *wait_ms, language),
             Why::Unconfirmed { has_key } => ErrorBody::unconfirmed(*has_key, language),
             Why::Unreadable => ErrorBody::unreadable(language),
         };
@@ -129,7 +137,9 @@ impl Refusal {
             effect: match &self.why {
                 // The call may be in the ledger.
                 Why::Unconfirmed { .. } | Why::Unreadable => EffectKnown::Unknown,
-                Why::Refused(_) | Why::WaitsOn(_) | Why::TooEarly(..) => EffectKnown::None,
+                Why::Refused(_) | Why::WaitsOn(_) | Why::TooEarly(..) | Why::NotYet(..) => {
+                    EffectKnown::None
+                }
             },
             ..Envelope::refused(tool, error)
         }

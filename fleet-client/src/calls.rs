@@ -124,11 +124,18 @@ struct Look {
     wait_ms: u64,
 }
 
-#[derive(Serialize)]
-struct TakingBack<'a> {
-    call_id: CallId,
+/// A call that is to be cancelled.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Cancelling<'a> {
+    /// The call.
+    pub call_id: CallId,
+    /// Why, for the history.
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a str>,
+    pub reason: Option<&'a str>,
+    /// The author, for the history. `None`: the caller. A dispatcher of a release that does not know it refuses the request as
+    /// `invalid_arguments`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actor: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -223,15 +230,10 @@ impl FleetClient {
     pub async fn cancel(
         &self,
         tenant: &Label,
-        call: CallId,
-        reason: Option<&str>,
+        cancelling: &Cancelling<'_>,
     ) -> Result<Answer, AskError> {
-        let taking_back = TakingBack {
-            call_id: call,
-            reason,
-        };
         let subject = self.subjects().cancel(tenant);
-        self.ask(Question::new(subject, body(&taking_back))).await
+        self.ask(Question::new(subject, body(cancelling))).await
     }
 
     /// Hands in what came of a call that the caller's own program runs; the answer is the envelope of the call, or a refusal. Safe to

@@ -13,6 +13,8 @@ use sqlx::{Postgres, QueryBuilder};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
+use crate::last_code::LastCode;
+
 /// Which calls; an absent field does not restrict them.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
@@ -32,8 +34,9 @@ pub struct Filter {
     pub run: Option<Label>,
     /// The code of their error; of an open call, of its last attempt's.
     pub code: Option<Code>,
-    /// The code of what their last attempt came to: behind `retries_exhausted` and `deadline_exceeded` the one inside, else the same.
-    pub last_code: Option<Code>,
+    /// What their last attempt came to: behind `retries_exhausted` and `deadline_exceeded` the code inside, else the same as `code`. Of a
+    /// call in doubt, or that was, also the code of what went wrong; while it is in doubt also the word of `why`.
+    pub last_code: Option<LastCode>,
     /// With these values in their arguments, as the views show them.
     pub args: Vec<ValueAt>,
     /// With these values in their results, as the views show them.
@@ -101,10 +104,6 @@ pub(crate) fn conditions(statement: &mut QueryBuilder<Postgres>, filter: &Filter
         ("session", filter.session.as_ref().map(Label::as_str)),
         ("run", filter.run.as_ref().map(Label::as_str)),
         ("error->>'code'", filter.code.map(Code::as_str)),
-        (
-            "coalesce(error->'details'->'last'->>'code', error->>'code')",
-            filter.last_code.map(Code::as_str),
-        ),
     ];
     for (column, word) in words {
         if let Some(word) = word {
@@ -112,6 +111,9 @@ pub(crate) fn conditions(statement: &mut QueryBuilder<Postgres>, filter: &Filter
                 .push(format_args!(" AND {column} = "))
                 .push_bind(word.to_owned());
         }
+    }
+    if let Some(code) = filter.last_code {
+        last_code(statement, code, filter.state);
     }
     let values = filter.args.iter().map(|value| ("args", value));
     for (column, at) in values.chain(filter.results.iter().map(|value| ("result", value))) {
@@ -142,6 +144,23 @@ pub(crate) fn conditions(statement: &mut QueryBuilder<Postgres>, filter: &Filter
     if let Some(before) = filter.before {
         statement.push(" AND call_id < ").push_bind(before.0);
     }
+}
+
+/// What their last attempt came to. Of a call in doubt the view of calls has the code, and only that of the doubts has the word.
+fn last_code(statement: &mut QueryBuilder<Postgres>, code: LastCode, state: Option<State>) {
+    let word = code.as_str();
+    statement
+        .push(" AND (coalesce(error->'details'->'last'->>'code', error->>'code') = ")
+        .push_bind(word)
+        .push(" OR error->'details'->'cause'->>'code' = ")
+        .push_bind(word);
+    if state.is_none_or(|state| state == State::InDoubt) {
+        statement
+            .push(" OR call_id IN (SELECT call_id FROM toolfleet.in_doubt WHERE why = ")
+            .push_bind(word)
+            .push(")");
+    }
+    statement.push(")");
 }
 
 /// The smallest id of this millisecond; of a time before 1970 the smallest of all.

@@ -6,6 +6,7 @@
 //! ```text
 //! row        a row of a view, as JSON and as a type
 //! instant    a moment in the form that people read
+//! last_code  what their last attempts came to, as a person looks for it
 //! filter     which calls a person means
 //! calls      the list of them
 //! bulk       what many calls are, page by page, and which of them a bulk operation leaves alone
@@ -15,6 +16,7 @@
 //! original   the request of a call, to repeat it
 //! doubts     the calls in doubt
 //! waiting    the calls that wait for somebody's yes
+//! approvals  what was decided about such a call
 //! timeouts   what the fleet has learned of a tool's timeout
 //! tools      the versions of tools
 //! slots      the calls that have a place of a limited tool
@@ -28,6 +30,8 @@
 mod row;
 
 mod instant;
+
+pub mod last_code;
 
 pub mod filter;
 
@@ -46,6 +50,8 @@ pub mod original;
 pub mod doubts;
 
 pub mod waiting;
+
+pub mod approvals;
 
 pub mod timeouts;
 

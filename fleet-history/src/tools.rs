@@ -61,6 +61,31 @@ pub async fn tools(pool: &PgPool, all: bool) -> Result<Vec<Row<ListedTool>>, Sto
     .map_err(|error| StoreError::from_sqlx("list tools", error))
 }
 
+/// A tool whose newest version callers' programs run themselves.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct ClientTool {
+    /// Its name.
+    pub tool: String,
+    /// Its queue, which nobody pulls for it.
+    pub queue: String,
+}
+
+/// The tools that callers' programs run, at most 10,000.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn client_tools(pool: &PgPool) -> Result<Vec<ClientTool>, StoreError> {
+    sqlx::query_as(
+        "SELECT tool, queue FROM toolfleet.tools
+         WHERE current AND manifest->'executor'->'client' IS NOT NULL
+         ORDER BY tool LIMIT 10000",
+    )
+    .fetch_all(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("list the tools of callers' programs", error))
+}
+
 /// A version of a tool.
 #[derive(Debug, sqlx::FromRow)]
 pub struct ToolVersion {

@@ -59,6 +59,10 @@ pub(crate) async fn apply(
                 let why = tools::probe_unfit(manifest);
                 wrong.push(format!("tool {tool}: {why}"));
             }
+            Applied::PreviewUnfit(unfit) => {
+                let why = tools::preview_unfit(manifest, unfit);
+                wrong.push(format!("tool {tool}: {why}"));
+            }
             Applied::LimitNamedTwice => {
                 let why = tools::named_twice(manifest);
                 wrong.push(format!("tool {tool}: {why}"));

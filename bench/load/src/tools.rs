@@ -277,6 +277,7 @@ pub(crate) async fn apply_all(
             Applied::Created | Applied::Unchanged => {}
             Applied::Conflict
             | Applied::ProbeUnfit
+            | Applied::PreviewUnfit(_)
             | Applied::LimitNamedTwice
             | Applied::BreakerForced
             | Applied::FallbackUnfit(_) => bail!(

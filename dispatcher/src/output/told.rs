@@ -17,7 +17,7 @@ use super::{
     CLIENT,
     holder::{TokenHolder, holder},
 };
-use crate::{answer::Answer, door::Door, form, news, refusal::Refusal, replay};
+use crate::{answer::Answer, door::Door, news, refusal::Refusal, replay};
 
 /// Gives the tool what it wants to know, and returns the call as it stands then.
 pub(super) async fn take(
@@ -29,7 +29,7 @@ pub(super) async fn take(
 ) -> Result<Answer, Refusal> {
     let row = replay::find(door, call, tenant).await?;
     let TokenHolder::Asked(rev) = holder(door, &row, token).await? else {
-        return Err(form::mismatch(&super::FORM));
+        return Err(not_asked(&row));
     };
     if !asks_at(&row, rev) {
         return again(door, &row, input).await;
@@ -52,6 +52,21 @@ pub(super) fn not_answered() -> Refusal {
         "这次调用的工具询问了一些内容，并会带着答复再次运行：请以 input 提交答复；结果只由工具给出",
     );
     Refusal::new(Code::InvalidArguments, what)
+}
+
+/// Something to know for a tool that has not asked.
+fn not_asked(row: &CallRow) -> Refusal {
+    let what = Message::fixed(
+        "the tool of this call has not asked for anything, so there is no input to hand in: it waits for a result or an error",
+        "这次调用的工具没有询问任何内容，因此没有 input 可以提交：它等待的是结果或错误",
+    );
+    match &row.state {
+        CallState::Awaiting(_) => Refusal::of_output(Code::InvalidArguments, what),
+        CallState::Queued { .. }
+        | CallState::Running { .. }
+        | CallState::InDoubt(_)
+        | CallState::Ended(_) => Refusal::new(Code::InvalidArguments, what),
+    }
 }
 
 fn asks_at(row: &CallRow, rev: i32) -> bool {

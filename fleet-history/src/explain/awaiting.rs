@@ -4,7 +4,7 @@ use fleet::call::Awaiting;
 
 use super::{
     explanation::{Explanation, because},
-    facts::{ApprovalFacts, Facts, WaitFacts},
+    facts::{ApprovalFacts, Facts, PauseFacts, WaitFacts},
 };
 use crate::instant::instant;
 
@@ -37,10 +37,23 @@ fn completion(facts: &Facts, wait: &WaitFacts) -> Explanation {
             "its tool said at {since} that it answers later, and has until {until}; no worker runs it meanwhile"
         ),
         format!(
-            "look in the remote system whether it works on it; it hands in its answer with the token that it was given \
-             ({tool}, docs/completion.md)",
+            "look in the remote system whether {tool} works on it; it hands in its answer with the token that it was given \
+             (docs/completion.md). Who has that token can hand it in, and who does not want the call any more can take it back",
             tool = facts.tool
         ),
+    )
+    .with_commands([
+        hand_in(facts, "--result JSON"),
+        format!("toolfleet calls cancel {}{}", facts.call_id, whose(facts)),
+    ])
+}
+
+/// The command that hands something in for it.
+fn hand_in(facts: &Facts, what: &str) -> String {
+    format!(
+        "toolfleet calls output {}{} --token TOKEN {what}",
+        facts.call_id,
+        whose(facts)
     )
 }
 
@@ -60,10 +73,8 @@ fn input(facts: &Facts, wait: &WaitFacts) -> Explanation {
             "its tool asked for something at {since} and goes on when it is told; at {until} the call expires, and nothing of it has been done"
         ),
         format!(
-            "its caller answers: what is asked is in requests of the view waiting, and the answer goes in with toolfleet calls output \
-             {call}{tenant} --token TOKEN --input JSON (docs/asking.md)",
-            call = facts.call_id,
-            tenant = whose(facts)
+            "its caller answers: what is asked is in requests of the view waiting, and the answer goes in with {} (docs/asking.md)",
+            hand_in(facts, "--input JSON")
         ),
     )
 }
@@ -96,23 +107,52 @@ fn approval(facts: &Facts, wanted: &ApprovalFacts) -> Explanation {
     because(
         "awaiting_approval",
         format!(
-            "it waits since {since} until {whose} has said that it may run{reason}{given}; at {until} it expires, and nothing of it has been done"
+            "it waits since {since} until {whose} has said that it may run{reason}{given}; at {until} it expires, and nothing of it has been done{}",
+            paused(facts, wanted.run_by_client)
         ),
-        format!(
-            "look at it and decide: toolfleet calls approve {call}{tenant}, or calls deny (docs/approvals.md)",
-            call = facts.call_id,
-            tenant = self::whose(facts)
-        ),
+        "look at it and decide: both commands show it, and change nothing without --hash (docs/approvals.md)",
     )
+    .with_commands(deciding(facts))
+}
+
+/// The pauses that hold it up, and what that means for a yes.
+fn paused(facts: &Facts, run_by_client: bool) -> String {
+    let pauses = facts.other_pauses.iter().map(|pause| {
+        let PauseFacts {
+            control_id,
+            actor,
+            note,
+            set_at,
+            ..
+        } = pause;
+        let since = instant(*set_at);
+        format!("; it is paused since {since} by {actor} (control {control_id}): {note}")
+    });
+    let mut told: String = pauses.collect();
+    if !told.is_empty() {
+        told.push_str(match run_by_client {
+            true => "; until the pause is over a yes is refused, for it would hand the call out, and a no counts",
+            false => "; after the yes it waits for the end of the pause",
+        });
+    }
+    told
+}
+
+/// The commands that show it to who decides, and before them those that end a pause.
+fn deciding(facts: &Facts) -> Vec<String> {
+    let resume = facts.other_pauses.iter().map(|pause| {
+        let id = pause.control_id;
+        format!("toolfleet control resume {id} --note WHY")
+    });
+    let (call, tenant) = (facts.call_id, whose(facts));
+    let decide =
+        ["approve", "deny"].map(|ruling| format!("toolfleet calls {ruling} {call}{tenant}"));
+    resume.chain(decide).collect()
 }
 
 /// The program of its caller has it.
 fn client(facts: &Facts) -> Explanation {
-    let hand_in = format!(
-        "toolfleet calls output {}{} --token TOKEN --result JSON",
-        facts.call_id,
-        whose(facts)
-    );
+    let hand_in = hand_in(facts, "--result JSON");
     let Some(attempt) = &facts.attempt else {
         return because(
             "awaiting_client",
@@ -188,10 +228,34 @@ mod tests {
             "it waits since 2026-11-20T12:00:00.000Z until an operator has said that it may run (Charges over 100 need the yes of two \
              people.); 1 of 2 have said yes: ann; at 2026-11-20T13:00:00.000Z it expires, and nothing of it has been done"
         );
-        let command = "toolfleet calls approve 01936c2e-0000-7000-8000-00000000000c, or calls deny";
-        assert!(told.next.contains(command), "{told:?}");
+        let both = ["approve", "deny"]
+            .map(|ruling| format!("toolfleet calls {ruling} 01936c2e-0000-7000-8000-00000000000c"));
+        assert_eq!(told.commands, both);
         waiting["approval"]["until"] = json!("2026-11-20T12:00:01Z");
         assert_eq!(found(&waiting).reason, "undecided");
+    }
+
+    #[test]
+    fn a_call_that_waits_for_a_yes_while_its_tool_is_paused_names_the_pause_and_what_ends_it() {
+        let mut waiting = attempt(&json!({"worker": null, "worker_state": null}));
+        waiting["state"] = json!("awaiting_client");
+        waiting["attempt"] = json!(null);
+        waiting["approval"] = json!({
+            "since": "2026-11-20T12:00:00Z", "until": "2026-11-20T13:00:00Z", "by": "operator", "given": 0, "needed": 1,
+            "reason": null, "run_by_client": true});
+        waiting["other_pauses"] = json!([{"control_id": 7, "actor": "ada", "note": "the bank migrates",
+            "set_at": "2026-11-20T11:00:00Z", "expires_at": null}]);
+        let told = found(&waiting);
+        for part in ["by ada (control 7): the bank migrates", "a yes is refused"] {
+            assert!(told.because.contains(part), "{told:?}");
+        }
+        assert_eq!(
+            told.commands[0], "toolfleet control resume 7 --note WHY",
+            "{told:?}"
+        );
+        waiting["approval"]["run_by_client"] = json!(false);
+        let told = found(&waiting).because;
+        assert!(told.ends_with("waits for the end of the pause"), "{told}");
     }
 
     #[test]
@@ -217,6 +281,12 @@ mod tests {
         let told = found(&doubt(&silent));
         assert_eq!(told.reason, "in_doubt_completion");
         assert!(told.next.contains("settles it, too"), "{told:?}");
+        // At once, too, after a cancel.
+        let early =
+            json!({"by_tool": true, "why": "cancelled", "attempt_until": "2026-11-20T12:05:00Z"});
+        let told = found(&doubt(&early));
+        assert_eq!(told.reason, "in_doubt_early");
+        assert!(told.next.contains("settles it, too"), "{told:?}");
     }
 
     #[test]
@@ -226,5 +296,17 @@ mod tests {
         assert_eq!(told.reason, "in_doubt_client");
         assert!(told.next.contains("settles it, too"), "{told:?}");
         assert!(told.next.contains("--by-time-only"), "{told:?}");
+        let mut early = doubt(&silent);
+        early["doubt"]["attempt_until"] = json!("2026-11-20T12:05:00Z");
+        early["doubt"]["why"] = json!("cancelled");
+        early["last"] = json!({"actor": "ann (_INBOX_operator)", "reason": "cancelled", "note": "wrong account"});
+        let told = found(&early);
+        assert_eq!(told.reason, "in_doubt_early");
+        for part in ["settles it, too", "--by-time-only"] {
+            assert!(told.next.contains(part), "{part}: {told:?}");
+        }
+        let who = "cancelled by ann (_INBOX_operator): wrong account";
+        assert!(told.because.contains(who), "{told:?}");
+        assert!(told.commands[1].contains("--by-time-only"), "{told:?}");
     }
 }

@@ -1,5 +1,6 @@
 //! What somebody has done about a call since it ended: that is told before what could be done.
 
+use fleet::ids::CallId;
 use serde::Deserialize;
 use time::OffsetDateTime;
 
@@ -20,11 +21,12 @@ pub(crate) struct UnderWay {
 /// The explanation of its end, with what was done since: its mark, or who makes it again.
 pub(super) fn dealt(
     found: Explanation,
+    call: CallId,
     mark: Option<&Mark>,
     retry: Option<&UnderWay>,
 ) -> Explanation {
     let done = mark.map(marked);
-    match done.or_else(|| retry.map(under_way)) {
+    match done.or_else(|| retry.map(|retry| under_way(call, retry))) {
         Some((what, next)) => told(found, &what, next),
         None => found,
     }
@@ -32,9 +34,10 @@ pub(super) fn dealt(
 
 fn told(found: Explanation, what: &str, next: String) -> Explanation {
     Explanation {
+        reason: found.reason,
         because: format!("{}; {what}", found.because.trim_end_matches('.')),
         next,
-        ..found
+        commands: Vec::new(),
     }
 }
 
@@ -45,8 +48,10 @@ fn marked(mark: &Mark) -> (String, String) {
     let Some(new) = mark.new_call_id else {
         return (
             format!("it was given up {by}{note}"),
-            "nothing; if it is wanted after all, toolfleet calls retry makes a new call of it with --anyway"
-                .to_owned(),
+            format!(
+                "nothing; if it is wanted after all, toolfleet calls retry {} --anyway makes a new call of it",
+                mark.call_id
+            ),
         );
     };
     let name = mark.bulk_name.as_ref();
@@ -63,7 +68,7 @@ fn marked(mark: &Mark) -> (String, String) {
     )
 }
 
-fn under_way(retry: &UnderWay) -> (String, String) {
+fn under_way(call: CallId, retry: &UnderWay) -> (String, String) {
     let at = instant(retry.at);
     let who = match &retry.name {
         Some(name) => format!("the retry {name}"),
@@ -71,17 +76,23 @@ fn under_way(retry: &UnderWay) -> (String, String) {
     };
     if retry.state == "unsure" {
         return (
-            format!("{who} began at {at} to make it again, and nobody knows whether there is a new call"),
-            "look for a new call of the same tool and arguments at that time (toolfleet calls list --tool … --arg …); if there is none, \
-             toolfleet calls retry --anyway makes it again, or toolfleet calls discard gives it up"
-                .to_owned(),
+            format!(
+                "{who} began at {at} to make it again, and nobody knows whether there is a new call"
+            ),
+            format!(
+                "look for a new call of the same tool and arguments at that time (toolfleet calls list --tool … --arg …); if there is none, \
+                 toolfleet calls retry {call} --anyway makes it again, or toolfleet calls discard {call} gives it up"
+            ),
         );
     }
     let next = match &retry.name {
         Some(name) => format!(
             "wait; if that command was killed, give it again (toolfleet calls retry --name {name}, the same flags and --yes): it finds what it made"
         ),
-        None => "wait; if that command was killed, toolfleet calls retry with its --key and --anyway says whether there is a new call, and makes no second one".to_owned(),
+        None => format!(
+            "wait; if that command was killed, toolfleet calls retry {call} with its --key and --anyway says whether there is a new call, and \
+             makes no second one"
+        ),
     };
     (format!("{who} makes it again since {at}"), next)
 }

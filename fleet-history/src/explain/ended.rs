@@ -14,8 +14,14 @@ use crate::instant::instant;
 
 /// The reason in the history for a call that lost too many workers.
 const POISON: &str = "poison";
-const AGAIN: &str =
-    "toolfleet calls retry makes a new call of it, with --key NEW if its tool writes once";
+
+/// How a new call is made of it.
+fn again(facts: &Facts) -> String {
+    format!(
+        "toolfleet calls retry {} makes a new call of it, with --key NEW if its tool writes once",
+        facts.call_id
+    )
+}
 
 pub(super) fn ended(facts: &Facts) -> Explanation {
     let last = &facts.last;
@@ -28,7 +34,7 @@ pub(super) fn ended(facts: &Facts) -> Explanation {
         );
     };
     let (mark, retry) = (history.dealt.as_ref(), history.under_way.as_ref());
-    dealt(end(facts, history), mark, retry)
+    dealt(end(facts, history), facts.call_id, mark, retry)
 }
 
 /// How it ended, and what can be done where nobody has done anything.
@@ -101,6 +107,7 @@ const ABANDONED: &str = "settled_abandoned";
 
 /// It was in doubt, and a person, a probe or the attempt's own late answer settled it.
 fn settled(facts: &Facts, history: &EndedFacts) -> Explanation {
+    let again = again(facts);
     let last = &facts.last;
     let (at, actor) = (instant(last.at), &last.actor);
     let since = history.doubt.as_ref().map_or_else(String::new, |doubt| {
@@ -108,7 +115,9 @@ fn settled(facts: &Facts, history: &EndedFacts) -> Explanation {
             true => "Postgres lost writes",
             false => doubt.reason.as_str(),
         };
-        format!(" since {} ({why})", instant(doubt.at))
+        let by = doubt.cancelled_by.as_ref();
+        let by = by.map_or_else(String::new, |actor| format!(" by {actor}"));
+        format!(" since {} ({why}{by})", instant(doubt.at))
     });
     let is_abandoned = last.reason == ABANDONED;
     let found = match facts.state {
@@ -129,20 +138,23 @@ fn settled(facts: &Facts, history: &EndedFacts) -> Explanation {
                 .to_owned()
         }
         _failed if is_abandoned => {
-            "nothing: whether its effect is there will never be known, so it is not made again by itself; who wants it all the same makes a \
-             new call of it with toolfleet calls retry --anyway, which may do it twice"
-                .to_owned()
+            format!(
+                "nothing: whether its effect is there will never be known, so it is not made again by itself; who wants it all the same \
+                 makes a new call of it with toolfleet calls retry {} --anyway, which may do it twice",
+                facts.call_id
+            )
         }
-        _not_applied => format!("ask whether it is still wanted; then {AGAIN}"),
+        _not_applied => format!("ask whether it is still wanted; then {again}"),
     };
     because("settled", what, next)
 }
 
 fn cancelled(facts: &Facts, history: &EndedFacts) -> Explanation {
+    let again = again(facts);
     because(
         "cancelled",
         taken_back(facts, history),
-        format!("nothing; if it is wanted after all, {AGAIN}"),
+        format!("nothing; if it is wanted after all, {again}"),
     )
 }
 
@@ -169,18 +181,21 @@ fn taken_back(facts: &Facts, history: &EndedFacts) -> String {
 
 /// No attempt of it succeeded before its time was over.
 fn expired(facts: &Facts, history: &EndedFacts) -> Explanation {
+    let again = again(facts);
     let queue = &facts.queue;
     let ended = facts.last.at;
     if facts.last.reason == CLIENT_SILENT {
         return because(
             CLIENT_SILENT,
             format!(
-                "the program of its caller had it from {} and had not answered by {}",
+                "the program of its caller had it from {} and had not answered by {}{}",
                 instant(facts.accepted_at),
-                instant(ended)
+                instant(ended),
+                at_deadline(facts)
             ),
             format!(
-                "see whether that program runs, and whether the timeout of its tool is long enough; then {AGAIN}"
+                "see whether that program runs, and whether {}; then {again}",
+                long_enough(facts, "the timeout of its tool is long enough")
             ),
         );
     }
@@ -188,12 +203,13 @@ fn expired(facts: &Facts, history: &EndedFacts) -> Explanation {
         return because(
             COMPLETION_SILENT,
             format!(
-                "its tool had said that it would answer later, and had not by {}",
-                instant(ended)
+                "its tool had said that it would answer later, and had not by {}{}",
+                instant(ended),
+                at_deadline(facts)
             ),
             format!(
-                "see what became of it in the remote system, and whether completion.wait of its tool is long enough (docs/completion.md); \
-                 then {AGAIN}"
+                "see what became of it in the remote system (docs/completion.md), and whether {}; then {again}",
+                long_enough(facts, "completion.wait of its tool is long enough")
             ),
         );
     }
@@ -205,7 +221,7 @@ fn expired(facts: &Facts, history: &EndedFacts) -> Explanation {
                 instant(ended)
             ),
             format!(
-                "see whether its caller answers questions of tools (docs/asking.md); then {AGAIN}"
+                "see whether its caller answers questions of tools (docs/asking.md); then {again}"
             ),
         );
     }
@@ -217,7 +233,7 @@ fn expired(facts: &Facts, history: &EndedFacts) -> Explanation {
                 instant(ended)
             ),
             format!(
-                "see who should have decided, and whether approval.expires of its tool is long enough (docs/approvals.md); then {AGAIN}"
+                "see who should have decided, and whether approval.expires of its tool is long enough (docs/approvals.md); then {again}"
             ),
         );
     }
@@ -237,7 +253,7 @@ fn expired(facts: &Facts, history: &EndedFacts) -> Explanation {
             waiting::word(lacked.lack),
             format!("{over}; worker {worker} had put it back: {why}"),
             format!(
-                "{}; then {AGAIN}",
+                "{}; then {again}",
                 lacked.lack.remedy(lacked.secret.as_deref())
             ),
         );
@@ -257,14 +273,14 @@ fn expired(facts: &Facts, history: &EndedFacts) -> Explanation {
         return because(
             Code::DeadlineExceeded.as_str(),
             format!("{over}, after attempt {number} had ended with {code}{limit}"),
-            format!("find out why its attempts fail (docs/errors/{code}.md){longer}; {AGAIN}"),
+            format!("find out why its attempts fail (docs/errors/{code}.md){longer}; {again}"),
         );
     }
     if history.workers_meanwhile == 0 {
         return because(
             "no_worker",
             format!("{over}, and no worker that pulls from its queue {queue} lived meanwhile"),
-            format!("start one: toolfleet worker --queues {queue}; then {AGAIN}"),
+            format!("start one: toolfleet worker --queues {queue}; then {again}"),
         );
     }
     let workers = counted(history.workers_meanwhile, "worker");
@@ -275,13 +291,14 @@ fn expired(facts: &Facts, history: &EndedFacts) -> Explanation {
             "{over}; {workers} of its queue {queue} lived meanwhile and did not start it{told}"
         ),
         format!(
-            "start more workers for {queue}, or let callers wait longer (Toolfleet-Deadline-Ms, max_queue_wait of the tool); {AGAIN}"
+            "start more workers for {queue}, or let callers wait longer (Toolfleet-Deadline-Ms, max_queue_wait of the tool); {again}"
         ),
     )
 }
 
 /// It lost too many workers: it may be what kills them.
 fn poison(facts: &Facts, history: &EndedFacts) -> Explanation {
+    let again = again(facts);
     let at = instant(facts.last.at);
     let (lost, allowed, tool) = (
         counted(history.lost, "time"),
@@ -297,7 +314,7 @@ fn poison(facts: &Facts, history: &EndedFacts) -> Explanation {
         ),
         format!(
             "look into the logs of those workers (toolfleet calls show names them) before it is sent again, for it may be what ends them; \
-             if it is not, {AGAIN}"
+             if it is not, {again}"
         ),
     )
 }
@@ -316,10 +333,11 @@ fn stood_in(degraded: &DegradedFacts) -> String {
 }
 
 fn failed(facts: &Facts, history: &EndedFacts) -> Explanation {
+    let again = again(facts);
     let at = instant(facts.last.at);
     let told = quoted(history);
     let Some(code) = facts.error_code.as_deref() else {
-        return because("ended", format!("it failed at {at}{told}"), AGAIN);
+        return because("ended", format!("it failed at {at}{told}"), again);
     };
     let known: Option<Code> = code.parse().ok();
     let reason = known.map_or("ended", Code::as_str);
@@ -327,7 +345,7 @@ fn failed(facts: &Facts, history: &EndedFacts) -> Explanation {
         return because(
             reason,
             taken_back(facts, history),
-            format!("nothing; if it is wanted after all, {AGAIN}"),
+            format!("nothing; if it is wanted after all, {again}"),
         );
     }
     if known == Some(Code::Denied) {
@@ -341,7 +359,7 @@ fn failed(facts: &Facts, history: &EndedFacts) -> Explanation {
                 last.actor
             ),
             format!(
-                "nothing; where the decision was wrong, {AGAIN}, and that one waits for a yes again"
+                "nothing; where the decision was wrong, {again}, and that one waits for a yes again"
             ),
         );
     }
@@ -366,7 +384,7 @@ fn failed(facts: &Facts, history: &EndedFacts) -> Explanation {
     because(
         reason,
         format!("it failed at {at} {attempt} with {code}{limit}{stood_in}{told}"),
-        format!("docs/errors/{code}.md says what that means and what to do{longer}; {AGAIN}"),
+        format!("docs/errors/{code}.md says what that means and what to do{longer}; {again}"),
     )
 }
 
@@ -382,6 +400,22 @@ fn at_gate(facts: &Facts) -> String {
 fn deadline(facts: &Facts) -> String {
     let (at, given) = (facts.deadline_at, facts.deadline_at - facts.accepted_at);
     format!("{}, {} after it was accepted", instant(at), seconds(given))
+}
+
+/// That it waited to its deadline, where that ended it and no limit of its tool.
+fn at_deadline(facts: &Facts) -> String {
+    match facts.last.at < facts.deadline_at {
+        true => String::new(),
+        false => format!(", when its deadline had passed at {}", deadline(facts)),
+    }
+}
+
+/// What to look at: what its tool sets, or its deadline where that ended it.
+fn long_enough(facts: &Facts, of_tool: &str) -> String {
+    match facts.last.at < facts.deadline_at {
+        true => of_tool.to_owned(),
+        false => format!("its deadline was long enough: {DEADLINE_SETTINGS}"),
+    }
 }
 
 /// Where a call's deadline is set.

@@ -9,6 +9,17 @@ pub struct Explanation {
     pub because: String,
     /// What to do about it.
     pub next: String,
+    /// What to type for that, each a command of its own; words in capitals are to be replaced. Empty where `next` says all.
+    pub commands: Vec<String>,
+}
+
+impl Explanation {
+    pub(super) fn with_commands(self, commands: impl Into<Vec<String>>) -> Self {
+        Self {
+            commands: commands.into(),
+            ..self
+        }
+    }
 }
 
 pub(super) fn because(
@@ -20,6 +31,7 @@ pub(super) fn because(
         reason,
         because: because.into(),
         next: next.into(),
+        commands: Vec::new(),
     }
 }
 

@@ -34,7 +34,7 @@ pub struct Facts {
     /// The pause for whose end it waits, while that lasts.
     #[serde(default)]
     pub(crate) pause: Option<PauseFacts>,
-    /// The other pauses that cover it.
+    /// The other pauses that cover it; of one that waits for a yes, all.
     #[serde(default)]
     pub(crate) other_pauses: Vec<PauseFacts>,
     /// The breaker for which it waits.
@@ -57,6 +57,9 @@ pub struct Facts {
     #[serde(default)]
     pub(crate) under_way: Vec<TenantCalls>,
     pub(crate) cancel_requested: bool,
+    /// Who has asked it to stop, while it runs.
+    #[serde(default)]
+    pub(crate) asked_to_stop: Option<TakenBack>,
     pub(crate) attempts: i32,
     pub(crate) error_code: Option<String>,
     /// What the last worker that put it back lacked.
@@ -137,6 +140,9 @@ pub(crate) struct ApprovalFacts {
     pub(crate) given: i64,
     pub(crate) needed: i64,
     pub(crate) reason: Option<String>,
+    /// Whether the program of its caller runs it after the yes.
+    #[serde(default)]
+    pub(crate) run_by_client: bool,
     /// Who has said yes.
     #[serde(default)]
     pub(crate) approved_by: Option<Vec<String>>,
@@ -267,7 +273,7 @@ pub(crate) struct Doubt {
     /// Whether the program of its caller has it, or had it, and no worker.
     #[serde(default)]
     pub(crate) by_client: bool,
-    /// Whether its tool had said that it would answer later.
+    /// Whether its tool had said that it would answer later, and had it when it went in doubt.
     #[serde(default)]
     pub(crate) by_tool: bool,
     pub(crate) quarantined: bool,
@@ -384,6 +390,9 @@ pub(crate) struct Doubted {
     #[serde(with = "time::serde::rfc3339")]
     pub(crate) at: OffsetDateTime,
     pub(crate) reason: String,
+    /// Who cancelled it, where that made it a doubt.
+    #[serde(default)]
+    pub(crate) cancelled_by: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

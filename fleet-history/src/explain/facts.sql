@@ -1,5 +1,8 @@
 SELECT row_to_json(f)::text FROM (
     SELECT c.call_id, c.tenant, c.state, c.tool, c.tool_version, c.queue, c.held, c.held_why, c.line, c.cancel_requested, c.attempts,
+           CASE WHEN c.cancel_requested THEN (SELECT row_to_json(t) FROM (
+                SELECT at, actor, details->>'reason' AS note FROM toolfleet.call_events
+                WHERE call_id = $1 AND reason = 'cancel_requested' ORDER BY revision LIMIT 1) t) END AS asked_to_stop,
            CASE WHEN c.held THEN (
                 SELECT count(*) FROM (
                     SELECT FROM toolfleet.calls o
@@ -25,9 +28,9 @@ SELECT row_to_json(f)::text FROM (
                 WHERE c.line = 'pause/' || k.control_id) p) END AS pause,
            -- All others that would hold it when that one is over. Only the processes compare values in their canonical form; texts,
            -- numbers and words look the same in it.
-           CASE WHEN c.held AND c.line LIKE 'pause/%' THEN (SELECT coalesce(json_agg(p ORDER BY p.control_id), '[]') FROM (
+           CASE WHEN c.held AND c.line LIKE 'pause/%' OR c.awaiting = 'approval' THEN (SELECT coalesce(json_agg(p ORDER BY p.control_id), '[]') FROM (
                 SELECT k.control_id, k.actor, k.note, k.set_at, k.expires_at FROM toolfleet.controls k
-                WHERE k.kind = 'pause' AND c.line <> 'pause/' || k.control_id
+                WHERE k.kind = 'pause' AND c.line IS DISTINCT FROM 'pause/' || k.control_id
                   AND c.tool = coalesce(k.tool, c.tool) AND c.queue = coalesce(k.queue, c.queue)
                   AND c.tenant = coalesce(k.tenant, c.tenant)
                   AND CASE WHEN k.pointer IS NULL THEN true ELSE coalesce((c.args #> ARRAY(
@@ -110,6 +113,8 @@ SELECT row_to_json(f)::text FROM (
            CASE WHEN c.awaiting = 'approval' THEN (SELECT row_to_json(a) FROM (
                 SELECT w.since, w.until, w.approval_by AS by, w.approvals AS given, w.approvals_needed AS needed,
                        w.approval_reason AS reason,
+                       coalesce((SELECT t.manifest->'executor'->'client' IS NOT NULL FROM toolfleet.tools t
+                                 WHERE t.tool = c.tool AND t.version = c.tool_version), false) AS run_by_client,
                        (SELECT json_agg(d.actor ORDER BY d.at) FROM toolfleet.approvals d
                         WHERE d.call_id = $1 AND d.decision = 'approve') AS approved_by
                 FROM toolfleet.waiting w WHERE w.call_id = $1) a) END AS approval,
@@ -118,7 +123,11 @@ SELECT row_to_json(f)::text FROM (
            (SELECT row_to_json(d) FROM (
                 -- An attempt without a worker is one by the caller's own program.
                 SELECT since, why, worker_fenced, attempt_id IS NOT NULL AND worker IS NULL AS by_client,
-                       why = 'completion_silent' AS by_tool, quarantined, attempt_until, probes, probe_state,
+                       -- A worker's attempt that went in doubt while the call waited for somebody was one whose tool answers later.
+                       why = 'completion_silent' OR attempt_id IS NOT NULL AND worker IS NOT NULL AND coalesce((
+                           SELECT e.from_state = 'awaiting_client' FROM toolfleet.call_events e
+                           WHERE e.call_id = $1 AND e.to_state = 'in_doubt' AND e.from_state <> 'in_doubt'
+                           ORDER BY e.revision DESC LIMIT 1), false) AS by_tool, quarantined, attempt_until, probes, probe_state,
                        next_probe_at,
                        CASE WHEN error->'details'->'cause' IS NOT NULL THEN json_build_object(
                            'message', error->'details'->'cause'->>'message',
@@ -169,7 +178,7 @@ SELECT row_to_json(f)::text FROM (
                        EXISTS (SELECT FROM toolfleet.call_events
                                WHERE call_id = $1 AND reason = 'quarantine') AS quarantined,
                        (SELECT row_to_json(d) FROM (
-                            SELECT at, reason FROM toolfleet.call_events
+                            SELECT at, reason, CASE WHEN reason = 'cancelled' THEN actor END AS cancelled_by FROM toolfleet.call_events
                             WHERE call_id = $1 AND to_state = 'in_doubt' AND from_state <> 'in_doubt'
                             ORDER BY revision DESC LIMIT 1) d) AS doubt,
                        (SELECT row_to_json(t) FROM (

@@ -1,11 +1,11 @@
 //! Why a call with an attempt is not over: it runs, its worker is silent, or it is in doubt.
 
-use fleet::lease::LEASE;
+use fleet::{lease::LEASE, wire::code::Code};
 
 use super::{
     awaiting::whose,
     explanation::{Explanation, because},
-    facts::{Cause, Facts, is_late},
+    facts::{Cause, Doubt, Facts, is_late},
 };
 use crate::instant::instant;
 
@@ -38,9 +38,17 @@ pub(super) fn running(facts: &Facts) -> Explanation {
         );
     }
     if facts.cancel_requested {
+        let by = facts.asked_to_stop.as_ref();
+        let by = by.map_or_else(String::new, |asked| {
+            let note = asked.note.as_ref();
+            let note = note.map_or_else(String::new, |note| format!(": {note}"));
+            format!(" at {} by {}{note}", instant(asked.at), asked.actor)
+        });
         return because(
             "cancel_requested",
-            format!("attempt {number} runs on worker {worker} since {since} and was asked to stop"),
+            format!(
+                "attempt {number} runs on worker {worker} since {since} and was asked to stop{by}"
+            ),
             "wait: how it ends is up to the attempt",
         );
     }
@@ -85,9 +93,10 @@ pub(super) fn in_doubt(facts: &Facts) -> Explanation {
         return because("in_doubt", "it may or may not have had its effect", "wait");
     };
     let mut what = format!(
-        "it may or may not have had its effect, since {}: {}",
+        "it may or may not have had its effect, since {}: {}{}",
         instant(doubt.since),
-        doubt.why
+        doubt.why,
+        cancelled_by(facts)
     );
     if let Some(cause) = &doubt.cause {
         what.push_str(&said(cause));
@@ -99,21 +108,62 @@ pub(super) fn in_doubt(facts: &Facts) -> Explanation {
             doubt.probes
         );
     }
-    let acts = doubt.attempt_until.filter(|until| *until > facts.now);
-    let whose = whose(facts);
-    let settle = format!(
-        "toolfleet calls settle {}{whose} --outcome applied|not_applied --note HOW-YOU-KNOW",
-        facts.call_id
-    );
-    let look = format!(
-        "look the effect up in the remote system, then record it: {settle} (or abandoned, for ever, where nobody will ever know)"
-    );
-    if let Some(until) = acts {
+    kind(facts, doubt, what).with_commands(settling(facts, doubt))
+}
+
+/// Who cancelled it, and why, where that made it a doubt.
+fn cancelled_by(facts: &Facts) -> String {
+    let last = &facts.last;
+    if last.reason != Code::Cancelled.as_str() {
+        return String::new();
+    }
+    let note = last.note.as_ref();
+    let note = note.map_or_else(String::new, |note| format!(": {note}"));
+    format!(" by {}{note}", last.actor)
+}
+
+/// The commands that record what was found.
+fn settling(facts: &Facts, doubt: &Doubt) -> [String; 2] {
+    let (call, whose) = (facts.call_id, whose(facts));
+    let anyway = match doubt.quarantined || doubt.by_client {
+        true => " --by-time-only",
+        false => "",
+    };
+    let settle = format!("toolfleet calls settle {call}{whose} --outcome");
+    [
+        format!("{settle} applied --note \"HOW YOU KNOW\""),
+        format!("{settle} not_applied{anyway} --note \"HOW YOU KNOW\""),
+    ]
+}
+
+/// What may still settle it besides a person.
+fn late_answer(doubt: &Doubt) -> &'static str {
+    if doubt.by_client {
+        "; what that program still hands in settles it, too (docs/client-tools.md)"
+    } else if doubt.by_tool {
+        "; what that tool still hands in settles it, too (docs/completion.md)"
+    } else {
+        ""
+    }
+}
+
+/// Which doubt it is: what keeps it, and what ends it.
+fn kind(facts: &Facts, doubt: &Doubt, what: String) -> Explanation {
+    let look = "look the effect up in the remote system, then record it as applied, as not_applied, or for ever as abandoned where nobody will ever know";
+    let late = late_answer(doubt);
+    if let Some(until) = doubt.attempt_until.filter(|until| *until > facts.now) {
+        let by_time = match doubt.by_client {
+            true => {
+                ", and a person can only decide that --by-time-only, for nobody can prove that the program of its caller does not act any more"
+            }
+            false => "",
+        };
         return because(
             "in_doubt_early",
             what,
             format!(
-                "{look}; that it was applied can be recorded at once, that it was not only after {}, for its attempt may still act until then",
+                "{look}; that it was applied can be recorded at once, that it was not only after {}, for its attempt may still act until \
+                 then{by_time}{late}",
                 instant(until)
             ),
         );
@@ -132,8 +182,7 @@ pub(super) fn in_doubt(facts: &Facts) -> Explanation {
                 "{what}; the program of its caller had it, and nobody can prove that it does not act any more"
             ),
             format!(
-                "{look}; what that program still hands in settles it, too (docs/client-tools.md); that it was not applied a person can \
-                 only decide --by-time-only"
+                "{look}{late}; that it was not applied a person can only decide --by-time-only"
             ),
         );
     }
@@ -141,7 +190,7 @@ pub(super) fn in_doubt(facts: &Facts) -> Explanation {
         return because(
             "in_doubt_completion",
             format!("{what}; its tool had taken it, and had said that it would answer later"),
-            format!("{look}; what that tool still hands in settles it, too (docs/completion.md)"),
+            format!("{look}{late}"),
         );
     }
     if !doubt.worker_fenced {
@@ -163,7 +212,7 @@ pub(super) fn in_doubt(facts: &Facts) -> Explanation {
                     instant(at)
                 ),
             };
-            because("in_doubt_probing", what, format!("{when}; or {look}"))
+            because("in_doubt_probing", what, format!("{when}; or {look}{late}"))
         }
         None => because("in_doubt", what, look),
     }

@@ -420,8 +420,8 @@ fn a_doubt_says_what_can_be_known_and_what_to_do() {
     for (change, reason) in cases {
         let found = found(&doubt(&change));
         assert_eq!(found.reason, reason, "{change}: {found:?}");
-        let settle = "toolfleet calls settle 01936c2e-0000-7000-8000-00000000000c --outcome applied|not_applied --note ";
-        assert!(found.next.contains(settle), "{found:?}");
+        let settle = "toolfleet calls settle 01936c2e-0000-7000-8000-00000000000c --outcome applied --note \"HOW YOU KNOW\"";
+        assert_eq!(found.commands[0], settle, "{found:?}");
         let waits = matches!(reason, "in_doubt_early" | "in_doubt_not_fenced");
         let at_once = found
             .next
@@ -430,9 +430,8 @@ fn a_doubt_says_what_can_be_known_and_what_to_do() {
     }
     let mut of_acme = doubt(&json!({}));
     of_acme["tenant"] = json!("acme");
-    let settle = "toolfleet calls settle 01936c2e-0000-7000-8000-00000000000c --tenant acme --outcome applied|not_applied --note ";
-    let next = found(&of_acme).next;
-    assert!(next.contains(settle), "{next}");
+    let settle = "toolfleet calls settle 01936c2e-0000-7000-8000-00000000000c --tenant acme --outcome not_applied --note \"HOW YOU KNOW\"";
+    assert_eq!(found(&of_acme).commands[1], settle);
     let probed = found(&doubt(&json!({"probes": 2, "probe_state": "inconclusive"})));
     assert!(
         probed

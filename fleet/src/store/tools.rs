@@ -24,8 +24,10 @@ pub enum Applied {
     Unchanged,
     /// The same version exists with other content: refused.
     Conflict,
-    /// The tool of its probe, or of its preview, does not exist, is no `read`, is run by callers' programs, or has an approval: refused.
+    /// The tool of its probe does not exist, is no `read`, is run by callers' programs, or has an approval: refused.
     ProbeUnfit,
+    /// The tool of its preview cannot be asked: refused.
+    PreviewUnfit(UnfitTool),
     /// Its limit would have the name of another tool's: that of a tool, and one that tools share: refused.
     LimitNamedTwice,
     /// An operator has forced the tool's breaker open, and it has none: refused.
@@ -72,8 +74,11 @@ pub async fn apply(
     }
     if let Some(preview) = manifest.preview() {
         let asked = newest(&mut *connection, &preview.tool).await?;
-        if !asked.is_some_and(|(asked, _)| asked.may_probe()) {
-            return Ok(Applied::ProbeUnfit);
+        let unfit = asked.map_or(Some(UnfitTool::Missing), |(asked, _)| {
+            asked.unfit_to_be_asked()
+        });
+        if let Some(unfit) = unfit {
+            return Ok(Applied::PreviewUnfit(unfit));
         }
     }
     let created = sqlx::query(
@@ -120,16 +125,20 @@ pub async fn apply(
 
 /// Why a manifest is refused as [`Applied::ProbeUnfit`].
 pub fn probe_unfit(manifest: &Manifest) -> String {
-    let asked = match (&manifest.probe, manifest.preview()) {
-        (Some(probe), Some(preview)) if probe.tool != preview.tool => format!(
-            "the tool of its probe, {}, or of its preview, {},",
-            probe.tool, preview.tool
-        ),
-        (Some(probe), _) => format!("the tool of its probe, {},", probe.tool),
-        (None, Some(preview)) => format!("the tool of its preview, {},", preview.tool),
-        (None, None) => "a tool that it names".to_owned(),
-    };
+    let probe = manifest.probe.as_ref();
+    let asked = probe.map_or_else(
+        || "a tool that it names".to_owned(),
+        |probe| format!("the tool of its probe, {},", probe.tool),
+    );
     format!("{asked} is not applied, is no read that workers run, or needs an approval")
+}
+
+/// Why a manifest is refused as [`Applied::PreviewUnfit`], and what to do.
+pub fn preview_unfit(manifest: &Manifest, unfit: UnfitTool) -> String {
+    let name = manifest
+        .preview()
+        .map_or("-", |preview| preview.tool.as_str());
+    format!("the tool of its preview, {name}, {}", unfit.reason())
 }
 
 /// Why a manifest is refused as [`Applied::BreakerForced`], and what to do.

@@ -108,7 +108,7 @@ impl World {
     }
 }
 
-/// Those whose calls wait for nobody; `tests/clients.rs` has the others.
+/// Those whose calls wait for nobody; `clients.rs` has the others.
 fn by_themselves() -> impl Iterator<Item = &'static Tool> {
     TOOLS.iter().filter(|tool| !tool.waits())
 }

@@ -11,7 +11,10 @@ use fleet::{
     process::{UNREACHABLE, exit_code},
     telemetry,
 };
-use fleet_client::{FleetClient, Options, calls::Submission};
+use fleet_client::{
+    FleetClient, Options,
+    calls::{Cancelling, Submission},
+};
 use fleet_tests::{
     fleet::{Fleet, Spec, built},
     invariants,
@@ -138,7 +141,17 @@ async fn every_verb(fleet: &Fleet, witness: &Witness, agent: &Agent, round: &str
     witness.always(name, Reply::Hang);
     let call = id(&agent.call("look", &slow, accepted()).await);
     witness.until_asked(name, 1).await;
-    let answer = client.cancel(tenant, call, None).await.unwrap();
+    let answer = client
+        .cancel(
+            tenant,
+            &Cancelling {
+                call_id: call,
+                reason: None,
+                actor: None,
+            },
+        )
+        .await
+        .unwrap();
     let answer: Value = answer.read().unwrap();
     assert_eq!(answer["result"], "cancel_requested", "{answer}");
     fleet.until_state(call, "cancelled").await;

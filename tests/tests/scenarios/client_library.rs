@@ -15,7 +15,7 @@ use fleet::{
 };
 use fleet_client::{
     Answer, AskError, FleetClient, Options, Question,
-    calls::Submission,
+    calls::{Cancelling, Submission},
     rounds::{BatchCall, Told},
 };
 use fleet_tests::{
@@ -165,7 +165,14 @@ async fn a_call_is_submitted_followed_taken_back_and_waited_for() {
     assert_eq!(client.wait(&tenant(), held, soon).await.unwrap(), None);
     witness.until_asked("held", 1).await;
     let answer = client
-        .cancel(&tenant(), held, Some("a test"))
+        .cancel(
+            &tenant(),
+            &Cancelling {
+                call_id: held,
+                reason: Some("a test"),
+                actor: None,
+            },
+        )
         .await
         .unwrap();
     let answer: CancelAnswer = answer.read().unwrap();

@@ -1,4 +1,4 @@
-//! The programs of `docs/clients.md` and `docs/client-tools.md`, run as they stand there, by the clients that people have.
+//! The programs of `docs/clients.md`, `docs/client-tools.md` and `docs/completion.md`, run as they stand there, by the clients that people have.
 
 use std::{
     fs,
@@ -207,6 +207,48 @@ async fn the_program_that_runs_its_own_tool_works() {
     let ran = run(&python, &program, &fleet, Some(User::Agent)).await;
     assert_eq!(ran.out, one("text") + "\n", "{}", ran.err);
     assert!(ran.is_ok, "{}", ran.err);
+    invariants::hold(&fleet, &Witness::start().await).await;
+}
+
+#[tokio::test]
+async fn the_service_that_answers_later_goes_on_where_it_was() {
+    let page = "docs/completion.md";
+    let spec = Spec::with([blocks(page, "yaml").remove(1)]);
+    let fleet = Fleet::start(spec).await;
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("report.py");
+    let source = blocks(page, "python").remove(0);
+    let python = interpreter("TOOLFLEET_PYTHON", "python3");
+    let service = async |source: &str| {
+        fs::write(&program, source).unwrap();
+        let mut command = Command::new(&python);
+        command.arg(&program).current_dir(folder.path());
+        command.env("NATS_URL", fleet.nats_url());
+        let mut process = command
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let first = timeout(PATIENCE, lines.next_line()).await;
+        assert_eq!(first.expect("it starts").unwrap().unwrap(), "ready");
+        (process, lines)
+    };
+    // The first one does not come to its answer.
+    let endless = source.replace("sleep(1)  # the long", "sleep(3600)  # the long");
+    assert_ne!(endless, source);
+    let (mut killed, _lines) = service(&endless).await;
+    let month = serde_json::json!({"month": "2026-10"});
+    let call = fleet.submit("make_report", &month).key("october");
+    let call = call.asynchronous().await.call_id();
+    fleet.until_state(call, "awaiting_client").await;
+    killed.kill().await.unwrap();
+    let (_service, mut lines) = service(&source).await;
+    let row = fleet.until_state(call, "succeeded").await;
+    assert_eq!(row["result"]["month"], "2026-10", "{row}");
+    let said = timeout(PATIENCE, lines.next_line()).await;
+    let said = said.expect("it says so").unwrap().unwrap();
+    assert_eq!(said, "decided: succeeded");
     invariants::hold(&fleet, &Witness::start().await).await;
 }
 

@@ -143,6 +143,22 @@ async fn dead_letters_are_grouped_counted_and_made_again_once() {
     let inside = ["--last-code", "unavailable", "--dry-run"];
     let plan = run(&fleet, &retry("sunday", &inside)).await.json();
     assert_eq!(plan["to_do"], 1000, "{plan}");
+    // Of a doubt its cause and its word.
+    for (code, found) in [("timeout", 40), ("completion_silent", 0)] {
+        let of_doubts = [
+            "--tool",
+            "charge",
+            "--state",
+            "in_doubt",
+            "--last-code",
+            code,
+            "--json",
+        ];
+        let settle = ["settle", "--outcome", "applied", "--note", "x", "--dry-run"];
+        let plan = run(&fleet, &[&settle[..], &of_doubts].concat()).await;
+        assert_eq!(plan.code, Some(0), "{}", plan.err);
+        assert_eq!(plan.json()["to_do"], found, "{code}: {}", plan.out);
+    }
     let failed = run(&fleet, &["dead", "--state", "failed", "--json"]).await;
     assert_eq!(failed.code, Some(0), "{}", failed.err);
     let printed = run(&fleet, &["dead"]).await.out;

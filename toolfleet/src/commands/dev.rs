@@ -13,7 +13,9 @@ use fleet::{
     store::{
         askers,
         migrate::migrate,
-        tools::{Applied, apply, breaker_forced, fallback_unfit, named_twice, probe_unfit},
+        tools::{
+            Applied, apply, breaker_forced, fallback_unfit, named_twice, preview_unfit, probe_unfit,
+        },
         workers::{self, Evidence, Fence},
     },
 };
@@ -156,6 +158,7 @@ async fn apply_file(
             // Another program took it just now: look again.
             Applied::Conflict => {}
             Applied::ProbeUnfit => bail!(probe_unfit(&next)),
+            Applied::PreviewUnfit(unfit) => bail!(preview_unfit(&next, unfit)),
             Applied::LimitNamedTwice => bail!(named_twice(&next)),
             Applied::BreakerForced => bail!(breaker_forced(&next)),
             Applied::FallbackUnfit(unfit) => bail!(fallback_unfit(&next, unfit)),

@@ -35,6 +35,7 @@ mod control;
 
 mod bench;
 
+mod actor;
 mod ask;
 mod children;
 mod connect;

@@ -4,10 +4,7 @@
 //! the environment has any address: a mixture of two fleets' addresses would be wrong. So the command line is read twice, first
 //! without the settings that are needed only where no `dev` is near.
 
-use std::{
-    env,
-    ffi::{OsStr, OsString},
-};
+use std::{env, ffi::OsString};
 
 use anyhow::Context;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches, parser::ValueSource};
@@ -20,7 +17,6 @@ use super::{
     output,
     usage::UsageError,
     variable::{BadVariable, refusal},
-    words,
 };
 use crate::dev::DATA_FOLDER;
 
@@ -54,7 +50,6 @@ pub fn parse(arguments: &[OsString]) -> anyhow::Result<Parsed> {
     };
     let file = file.as_deref();
     let matches = read_line(command.clone(), arguments)?;
-    named_by_somebody(&matches)?;
     let program = Program::from_arg_matches(&matches).unwrap_or_else(|problem| problem.exit());
     let mut parsed = Parsed {
         program,
@@ -92,21 +87,6 @@ fn one_fleet(bench: &ArgMatches) -> Result<(), UsageError> {
             id.replace('_', "-")
         ))),
     }
-}
-
-/// An empty name that was written is a mistake of the script that wrote it; an empty `USER` is none.
-fn named_by_somebody(matches: &ArgMatches) -> Result<(), UsageError> {
-    if let Some((_verb, inner)) = matches.subcommand() {
-        return named_by_somebody(inner);
-    }
-    for id in ["actor", "by"] {
-        let raw = matches.try_get_raw(id).ok().flatten();
-        let is_empty = raw.is_some_and(|mut values| values.any(OsStr::is_empty));
-        if is_empty && matches.value_source(id) == Some(ValueSource::CommandLine) {
-            return Err(UsageError(format!("--{id} is empty: {}", words::NAME)));
-        }
-    }
-    Ok(())
 }
 
 fn read_line(mut command: Command, arguments: &[OsString]) -> Result<ArgMatches, BadVariable> {

@@ -18,14 +18,12 @@ where
 }
 
 /// What a person's name is.
-pub(super) const NAME: &str = "a name has 1 to 128 characters and no control characters";
+const NAME: &str = "a name has 1 to 128 characters and no control characters";
 
 /// Reads a person's name, for the history.
 pub(super) fn name(text: &str) -> Result<String, String> {
-    if text.is_empty() {
-        // An empty USER counts as none. One that was written is refused before (`parse`).
-        Ok("cli".to_owned())
-    } else if text.chars().count() <= 128 && !text.chars().any(char::is_control) {
+    let length = text.chars().count();
+    if (1..=128).contains(&length) && !text.chars().any(char::is_control) {
         Ok(text.to_owned())
     } else {
         Err(NAME.to_owned())

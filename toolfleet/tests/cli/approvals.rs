@@ -97,7 +97,9 @@ async fn a_call_is_shown_before_it_is_decided_and_two_people_let_it_run_once() {
         let told = ["--hash", hash, "--note", note, "--as", who, "--json"];
         here.calls(code, &[&[verb, id], told.as_slice()].concat())
     };
-    let one = decide(0, "approve", &id, hash, "ann").json();
+    let one = decide(0, "approve", &id, hash, "ann");
+    assert!(one.err.contains("1 of 2 have said yes: ann"), "{}", one.err);
+    let one = one.json();
     assert_eq!(one["state"], "awaiting_client", "{one}");
     let same = decide(1, "approve", &id, hash, "Ann").json();
     assert_eq!(same["error"]["code"], "conflict", "{same}");
@@ -127,7 +129,16 @@ async fn a_call_is_shown_before_it_is_decided_and_two_people_let_it_run_once() {
     assert_eq!(got["result"], json!({"done": true}), "{got}");
     assert_eq!(charges(), "charged\n");
     let over = here.calls(1, &["approve", &id]);
-    assert!(over.err.contains("calls explain"), "{}", over.err);
+    for part in [
+        "ann (_INBOX",
+        "said yes at",
+        "bob (_INBOX",
+        "ordered by phone",
+        "it is succeeded",
+        "calls explain",
+    ] {
+        assert!(over.err.contains(part), "{part}: {}", over.err);
+    }
     let story = here.calls(0, &["show", &id]).out;
     for (who, why) in [("ann", "approved"), ("bob", "approved")] {
         let said = |line: &str| {

@@ -45,6 +45,39 @@ async fn a_call_is_handed_out_explained_and_answered() {
     assert!(shown.out.contains("waits for     client"), "{}", shown.out);
     assert!(!shown.out.contains(secret), "{}", shown.out);
 
+    // A pause refuses what cannot wait, and says so.
+    let note = ["--note", "x", "--actor", "ada"];
+    let pause = run(here.command(&[&["control", "pause", "--tool", "shell"], &note[..]].concat()));
+    assert!(
+        pause.out.contains("are refused as tool_paused"),
+        "{}",
+        pause.out
+    );
+    let list = run(here.command(&["control", "list"]));
+    assert!(
+        list.out.contains("wait (client tool: refuse)"),
+        "{}",
+        list.out
+    );
+    run(here.command(&[&["control", "resume", "--tool", "shell"], &note[..]].concat()));
+    let elsewhere = here.calls(
+        1,
+        &[
+            "output", id, "--token", "x", "--result", "1", "--tenant", "acme",
+        ],
+    );
+    assert!(
+        elsewhere.err.contains("--tenant says whose it is"),
+        "{}",
+        elsewhere.err
+    );
+    let elsewhere = here.calls(1, &["cancel", id, "--tenant", "acme"]);
+    assert!(
+        elsewhere.err.contains("--tenant says whose it is"),
+        "{}",
+        elsewhere.err
+    );
+
     let token = format!("@{}", token.display());
     let hand_in = |code, more: &[&str]| {
         here.calls(
@@ -55,6 +88,9 @@ async fn a_call_is_handed_out_explained_and_answered() {
     let wrong = ["output", id, "--token", "guess", "--result", "1", "--json"];
     let wrong = here.calls(1, &wrong).json();
     assert_eq!(wrong["error"]["code"], "not_found", "{wrong}");
+    let told = hand_in(1, &["--input", "{}"]).json();
+    let message = told["error"]["message"].as_str().unwrap();
+    assert!(message.contains("has not asked for anything"), "{message}");
     let done = hand_in(0, &["--result", "{\"exit_code\": 0}"]).json();
     assert_eq!(
         (&done["state"], &done["source"]),
@@ -69,6 +105,32 @@ async fn a_call_is_handed_out_explained_and_answered() {
         because.contains("by the answer of its caller's program"),
         "{why}"
     );
+
+    // An operator takes one back in a name of its own, and what is said of the doubt says so at once.
+    let called = run(here.command(&["call", "shell", "command=ls", "--key", "m", "--json"]));
+    let second = called.json();
+    let second = second["call_id"].as_str().unwrap();
+    let back = ["cancel", second, "--actor", "ann", "--reason", "wrong one"];
+    here.calls(1, &back);
+    let why = here.reason(second);
+    assert_eq!(why["reason"], "in_doubt_early", "{why}");
+    let because = why["because"].as_str().unwrap();
+    assert!(
+        because.contains("cancelled by ann (_INBOX") && because.contains("wrong one"),
+        "{because}"
+    );
+    let next = why["next"].as_str().unwrap();
+    assert!(next.contains("settles it, too"), "{next}");
+    let settle = why["commands"][1].as_str().unwrap();
+    assert!(
+        settle.contains(&format!("{second} --outcome not_applied --by-time-only")),
+        "{settle}"
+    );
+    let found = |code: &str| {
+        let list = ["list", "--code", "in_doubt", "--last-code", code, "--json"];
+        here.calls(0, &list).json().as_array().unwrap().len()
+    };
+    assert_eq!((found("cancelled"), found("client_silent")), (1, 0));
     drop(dispatcher);
     postgres.stop().await;
 }

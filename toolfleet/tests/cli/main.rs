@@ -5,6 +5,7 @@
 mod approvals;
 mod bench;
 mod calls;
+mod cancel;
 mod client_tools;
 mod control;
 mod decisions;

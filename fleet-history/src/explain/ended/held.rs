@@ -8,11 +8,12 @@ use super::{
         facts::{Brake, EndedFacts, Facts},
         rates,
     },
-    AGAIN,
+    again,
 };
 
 /// `None`: it was not held, or for lack of room, or its tenant had its share of the slots.
 pub(super) fn expired(facts: &Facts, history: &EndedFacts, over: &str) -> Option<Explanation> {
+    let again = again(facts);
     let held = history.held.as_ref()?;
     let over = match &history.attempt {
         None => over.to_owned(),
@@ -31,7 +32,7 @@ pub(super) fn expired(facts: &Facts, history: &EndedFacts, over: &str) -> Option
                 "{over}; it waited in the line {}, which this program does not know",
                 held.line
             ),
-            format!("ask again with a program of the release that the dispatchers run; {AGAIN}"),
+            format!("ask again with a program of the release that the dispatchers run; {again}"),
         ));
     };
     match line {
@@ -43,7 +44,7 @@ pub(super) fn expired(facts: &Facts, history: &EndedFacts, over: &str) -> Option
                 by(held.pause.as_ref(), id.0)
             ),
             format!(
-                "toolfleet control log says whether the pause is over; deadlines go on in a pause (docs/control.md); {AGAIN}"
+                "toolfleet control log says whether the pause is over; deadlines go on in a pause (docs/control.md); {again}"
             ),
         )),
         Line::Breaker(_) => Some(behind_breaker(facts, held.forced.as_ref(), &over)),
@@ -51,7 +52,7 @@ pub(super) fn expired(facts: &Facts, history: &EndedFacts, over: &str) -> Option
         Line::After(leader) => Some(because(
             "follows",
             format!("{over}; it waited for the answer of the equal call {leader}"),
-            format!("toolfleet calls explain {leader} says what became of that one; {AGAIN}"),
+            format!("toolfleet calls explain {leader} says what became of that one; {again}"),
         )),
     }
 }
@@ -65,6 +66,7 @@ fn by(control: Option<&Brake>, id: i64) -> String {
 }
 
 fn behind_breaker(facts: &Facts, forced: Option<&Brake>, over: &str) -> Explanation {
+    let again = again(facts);
     let tool = &facts.tool;
     let (what, next) = match forced {
         Some(control) => (
@@ -81,11 +83,12 @@ fn behind_breaker(facts: &Facts, forced: Option<&Brake>, over: &str) -> Explanat
             "see that the target works (toolfleet.breakers)".to_owned(),
         ),
     };
-    because("circuit_open", what, format!("{next}; {AGAIN}"))
+    because("circuit_open", what, format!("{next}; {again}"))
 }
 
 /// The history does not keep what a limit was: what is told of it is so now.
 fn limited(facts: &Facts, over: &str) -> Explanation {
+    let again = again(facts);
     let tool = &facts.tool;
     if let Some(rate) = &facts.rate {
         let now = rates::in_words(facts, rate);
@@ -102,7 +105,7 @@ fn limited(facts: &Facts, over: &str) -> Explanation {
             format!(
                 "{over}; it waited to its end for the limit of its tool {tool}. At present {now}"
             ),
-            format!("{next}; {AGAIN}"),
+            format!("{next}; {again}"),
         );
     }
     let now = match facts.tool_limit {
@@ -115,7 +118,7 @@ fn limited(facts: &Facts, over: &str) -> Explanation {
             "{over}; it waited to its end for a place of its tool {tool}, which has a limit{now}"
         ),
         format!(
-            "a higher `concurrency` in a new version of {tool} lets more run at a time; more workers do not; {AGAIN}"
+            "a higher `concurrency` in a new version of {tool} lets more run at a time; more workers do not; {again}"
         ),
     )
 }

@@ -36,6 +36,12 @@ fn expired(more: &Value) -> Value {
     change
 }
 
+/// The changes that let a read expire at this time for want of an answer.
+fn silent(reason: &str, at: &str) -> Value {
+    json!({"state": "expired", "error_code": "deadline_exceeded",
+        "last": {"at": at, "from_state": "awaiting_client", "actor": "sweep", "reason": reason}})
+}
+
 fn settled(more: &Value) -> Value {
     let mut change = json!({
         "error_code": "not_applied",
@@ -251,7 +257,25 @@ fn what_ended_says_why_and_what_can_be_done() {
             json!({"error_code": "cancelled", "last": {"reason": "cancelled"},
                 "ended": {"taken_back": {"at": "2026-11-20T12:00:01Z", "actor": "caller", "note": null}}}),
         ),
+        (
+            "its tool answered later than its wait",
+            silent("completion_silent", "2026-11-20T12:00:04Z"),
+        ),
+        (
+            "its tool had not answered at its deadline",
+            silent("completion_silent", "2026-11-20T12:00:06Z"),
+        ),
+        (
+            "the program of its caller had not answered at its deadline",
+            silent("client_silent", "2026-11-20T12:00:06Z"),
+        ),
         ("settled as not applied", settled(&json!({}))),
+        (
+            "cancelled, in doubt and settled",
+            settled(
+                &json!({"ended": {"doubt": {"reason": "cancelled", "cancelled_by": "eve (_INBOX_operator)"}}}),
+            ),
+        ),
         (
             "abandoned",
             settled(&json!({"error_code": "in_doubt",

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use self::suggestion::Suggestion;
 use self::{
     advice::{Advice, RequestStage},
-    words::{UNCONFIRMED, UNREADABLE, WAITS_ON, known, known_at_the_door, told},
+    words::{UNCONFIRMED, UNDECIDED, UNREADABLE, WAITS_ON, known, known_at_the_door, told},
 };
 use crate::{
     call::{EffectKnown, Language},
@@ -68,6 +68,19 @@ impl ErrorBody {
             retry_after_ms: Some(retry_after_ms),
             suggestion: Suggestion::RetryLater,
             ..Self::refused(code, what, language)
+        }
+    }
+
+    /// A decision about a call that waits is refused while something lasts: the same may be decided again, and the call waits on.
+    pub fn not_yet(code: Code, what: &Message, retry_after_ms: u64, language: Language) -> Self {
+        Self {
+            code,
+            message: told(&[what, &UNDECIDED], language),
+            retryable: true,
+            retry_after_ms: Some(retry_after_ms),
+            suggestion: Suggestion::RetryLater,
+            path: None,
+            details: None,
         }
     }
 

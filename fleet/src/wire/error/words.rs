@@ -72,6 +72,10 @@ pub(super) static WAITS_ON: Message = Message::fixed(
     "The call waits on for its result: correct that, and hand it in again with the same token; do not run it again.",
     "这次调用仍在等待结果：请改正结果后用同一个 token 再次提交，不要重新执行。",
 );
+pub(super) static UNDECIDED: Message = Message::fixed(
+    "Nothing was recorded, and the call waits on.",
+    "没有记录任何内容，这次调用仍在等待。",
+);
 pub(super) static UNCONFIRMED: Message = Message::fixed(
     "The ledger did not confirm the call; it may have been accepted.",
     "账本没有确认这次调用；它可能已被接受。",

@@ -27,6 +27,15 @@ async fn a_yes_hands_nothing_out_while_the_tool_is_paused() {
     .await;
     let told = waits.says(&fleet, "approve", "bob").await;
     assert_eq!(told.code(), "tool_paused", "{}", *told);
+    let message = told["error"]["message"].as_str().unwrap();
+    for part in [
+        "toolfleet control list",
+        "toolfleet control resume",
+        "the call waits on",
+    ] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    assert!(!message.contains("Send the same call"), "{message}");
     let row = "SELECT awaiting, approvals FROM toolfleet.waiting WHERE call_id = $1";
     let row = fleet.rows(row, waits.call).await.remove(0);
     assert_eq!(row, json!({"awaiting": "approval", "approvals": 1}));

@@ -1,6 +1,9 @@
 //! Another tool is asked for who decides. It shows something, and nothing else.
 
-use fleet::{manifest, store::tools};
+use fleet::{
+    manifest::{self, UnfitTool},
+    store::tools,
+};
 use fleet_tests::witness::Reply;
 
 use super::*;
@@ -146,15 +149,20 @@ async fn only_a_read_that_nobody_has_to_agree_to_can_be_a_preview() {
     ]))
     .await;
     let mut connection = fleet.database.connect().await;
-    for tool in ["write", "asks", "missing"] {
+    for (tool, unfit) in [
+        ("write", UnfitTool::Writes),
+        ("asks", UnfitTool::NeedsApproval),
+        ("missing", UnfitTool::Missing),
+    ] {
         let approval = format!("{{preview: {{tool: {tool}, args: {{}}}}}}");
         let charge = guarded(&witness, "charge", "once", &approval);
         let charge = manifest::parse(&charge).unwrap();
         let applied = tools::apply(&mut connection, &charge, "a test").await;
-        assert_eq!(applied.unwrap(), tools::Applied::ProbeUnfit, "{tool}");
-        let why = tools::probe_unfit(&charge);
+        let refused = tools::Applied::PreviewUnfit(unfit);
+        assert_eq!(applied.unwrap(), refused, "{tool}");
+        let why = tools::preview_unfit(&charge, unfit);
         assert!(
-            why.starts_with(&format!("the tool of its preview, {tool}, is")),
+            why.starts_with(&format!("the tool of its preview, {tool}, ")),
             "{why}"
         );
     }

@@ -6,13 +6,18 @@ use anyhow::bail;
 use fleet::{
     config::BusArgs,
     ids::CallId,
-    wire::cancel::{CancelAnswer, CancelResult},
+    wire::{
+        cancel::{CancelAnswer, CancelResult},
+        code::Code,
+    },
 };
+use fleet_client::calls::Cancelling;
 use fleet_history::bulk::BulkVerb;
 
 use super::{
     bulk::{Bulk, CancelStep, CountOnly, LedgerFlag, ManyFlags, is_bulk},
-    filter::{EndFlags, FilterFlags, WhichCalls, tenant_of_one},
+    filter::{EndFlags, FilterFlags, WhichCalls, not_of, tenant_of_one},
+    taking_back::{TakenBack, take_back},
 };
 use crate::commands::{ask::unanswered, connect, json, output};
 
@@ -59,6 +64,7 @@ impl Cancel {
             let mut step = CancelStep {
                 client: connect::client(&self.bus).await?,
                 reason: self.reason,
+                actor: self.bulk.actor(),
             };
             return bulk.run(&mut step).await;
         }
@@ -66,14 +72,30 @@ impl Cancel {
             bail!("no call was named");
         };
         let client = connect::client(&self.bus).await?;
-        let answer = client
-            .cancel(&tenant_of_one(&which), call, self.reason.as_deref())
+        let (tenant, actor) = (tenant_of_one(&which), self.bulk.actor());
+        let cancelling = Cancelling {
+            call_id: call,
+            reason: self.reason.as_deref(),
+            actor: Some(actor),
+        };
+        let TakenBack {
+            answer,
+            is_nameless,
+        } = take_back(&client, &tenant, cancelling)
             .await
             .map_err(|problem| unanswered(problem, "ask again: that is safe"))?;
-        let text = answer.text()?;
-        if answer.head()?.is_refused() {
+        let (head, text) = (answer.head()?, answer.text()?);
+        if head.is_refused() {
             output::print_text(text, self.json)?;
+            if head.code() == Code::NotFound.as_str() {
+                output::warn(&not_of(&tenant, call));
+            }
             return Ok(ExitCode::FAILURE);
+        }
+        if is_nameless {
+            output::warn(&format!(
+                "its dispatcher is of an older release, and has recorded `caller` in place of {actor}"
+            ));
         }
         let read: CancelAnswer = answer.read()?;
         output::print(&if self.json {
@@ -100,10 +122,10 @@ fn sentence(answer: &CancelAnswer) -> String {
             "its worker is told to stop; `toolfleet calls show` says how it ends".to_owned()
         }
         CancelResult::AlreadyTerminal => format!("it was over before, {}", answer.state),
-        CancelResult::InDoubt => {
-            "it will not run again, but whether it had its effect is unknown; \
-             look it up, then use `toolfleet calls settle`"
-                .to_owned()
-        }
+        CancelResult::InDoubt => format!(
+            "it will not run again, but whether it had its effect is unknown; `toolfleet calls explain {}` says how to find out and how to \
+             record it",
+            answer.call_id
+        ),
     }
 }

@@ -50,12 +50,12 @@ impl Dead {
         if !self.json {
             let abandoned = abandoned(&pool, &filter).await?;
             if abandoned > 0 {
-                let (calls, they) = match abandoned {
-                    1 => ("call is", "it was"),
-                    _many => ("calls are", "they were"),
+                let (is, they) = match abandoned {
+                    1 => ("is", "it was"),
+                    _many => ("are", "they were"),
                 };
                 output::warn(&format!(
-                    "besides, {abandoned} of these {calls} abandoned: whether {they} carried out will never be known, and the view \
+                    "besides, {abandoned} of these calls {is} abandoned: whether {they} carried out will never be known, and the view \
                      toolfleet.abandoned lists them"
                 ));
             }

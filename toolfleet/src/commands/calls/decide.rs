@@ -11,21 +11,21 @@ use fleet::{
 };
 use fleet_client::calls::Approving;
 use fleet_history::{
+    approvals::{Decided, Decision, decided},
     instant,
     waiting::{Undecided, referent, undecided},
 };
 
 use serde_json::Value;
 
-use super::{
-    actor::user_at_host,
-    preview::{self, Previewed},
-};
+use super::preview::{self, Previewed};
 use crate::commands::{
+    actor::user_at_host,
     ask::unanswered,
     connect, given, json, output,
     plain::{folded, plain},
     usage::UsageError,
+    words,
 };
 
 /// The fewest digits of the hash that name arguments.
@@ -47,9 +47,9 @@ pub struct Decide {
     /// Why, for the history; at most 2000 characters
     #[arg(long, value_name = "TEXT", requires = "hash")]
     note: Option<String>,
-    /// Who decides, for the history; default: the user and the machine
-    #[arg(long = "as", value_name = "NAME")]
-    actor: Option<String>,
+    /// Who decides, for the history; user@host without it
+    #[arg(long = "as", value_name = "NAME", default_value_t = user_at_host(), hide_default_value = true, value_parser = words::name)]
+    actor: String,
     /// Decide as the caller's program, with its `awaiting.token`: the token itself, @FILE, or @- for standard input
     #[arg(long, value_name = "TOKEN|@FILE|@-")]
     token: Option<String>,
@@ -69,11 +69,7 @@ impl Decide {
     pub(super) async fn run(self, ruling: Ruling) -> anyhow::Result<ExitCode> {
         let pool = connect::reader(&self.store).await?;
         let Some(found) = undecided(&pool, self.call_id).await? else {
-            bail!(
-                "call {} does not wait for a decision; toolfleet calls explain {} says where it stands",
-                self.call_id,
-                self.call_id
-            );
+            bail!(too_late(&pool, self.call_id).await?);
         };
         let waiting = found.read()?;
         let (Some(hash), Some(note)) = (&self.hash, &self.note) else {
@@ -104,13 +100,12 @@ impl Decide {
             .transpose()?;
         let token = token.map(String::from_utf8).transpose();
         let token = token.map_err(|_not_text| UsageError("--token is not text".to_owned()))?;
-        let actor = self.actor.unwrap_or_else(user_at_host);
         let approving = Approving {
             call_id: self.call_id,
             token: token.as_deref().map(str::trim),
             decision: ruling,
             args_hash: &waiting.args_hash,
-            actor: &actor,
+            actor: &self.actor,
             note,
         };
         let tenant = match self.tenant {
@@ -125,8 +120,61 @@ impl Decide {
             .await
             .map_err(|problem| unanswered(problem, advice))?;
         output::print_text(answer.text()?, self.json)?;
-        Ok(ExitCode::from(u8::from(answer.head()?.is_refused())))
+        let is_refused = answer.head()?.is_refused();
+        if !is_refused && let Some(missing) = missing(&pool, self.call_id).await {
+            output::warn(&missing);
+        }
+        Ok(ExitCode::from(u8::from(is_refused)))
     }
+}
+
+/// Who was first, where a call does not wait any more, and where it stands.
+async fn too_late(pool: &PgPool, call: CallId) -> anyhow::Result<String> {
+    let Some(decided) = decided(pool, call).await? else {
+        return Ok(format!(
+            "there is no call {call}; its history may have been dropped"
+        ));
+    };
+    let Decided { state, decisions } = decided.read()?;
+    let said = decisions.iter().map(|decision| {
+        let Decision {
+            decision,
+            at,
+            actor,
+            note,
+        } = decision;
+        let word = match decision.as_str() {
+            "approve" => "yes",
+            "deny" => "no",
+            other => other,
+        };
+        let at = instant(*at);
+        format!("; {} said {word} at {at}: {}", plain(actor), plain(note))
+    });
+    let said: String = said.collect();
+    Ok(format!(
+        "call {call} does not wait for a decision: it is {state}{said}; toolfleet calls explain {call} says where it stands"
+    ))
+}
+
+/// That others still have to say yes. `None` as well where the ledger cannot be asked: the decision is recorded, and that is what was asked
+/// for.
+async fn missing(pool: &PgPool, call: CallId) -> Option<String> {
+    let waiting = undecided(pool, call).await.ok()??.read().ok()?;
+    let Undecided {
+        approvals,
+        approvals_needed,
+        approved_by,
+        ..
+    } = waiting;
+    let (names, more) = (names(&approved_by), approvals_needed - approvals);
+    let others = match more {
+        1 => "another person has".to_owned(),
+        more => format!("{more} other people have"),
+    };
+    Some(format!(
+        "{approvals} of {approvals_needed} have said yes{names}; {others} to before it runs"
+    ))
 }
 
 /// How many characters of an answer that arguments refer to a person gets to see.

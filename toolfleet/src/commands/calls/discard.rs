@@ -58,7 +58,7 @@ impl Discard {
             }
             let mut step = DiscardStep {
                 ledger: connect::writer(self.ledger.url()?).await?,
-                actor: &actor,
+                actor,
                 note: &self.note,
             };
             return bulk.run(&mut step).await;
@@ -69,7 +69,7 @@ impl Discard {
         let mut ledger = connect::writer(self.ledger.url()?).await?;
         let asked = NewMarks {
             what: CallMark::Discarded,
-            actor: &actor,
+            actor,
             note: Some(&self.note),
             bulk_name: None,
             calls: &[(call, None)],
@@ -82,7 +82,7 @@ impl Discard {
             .first()
             .map_or(MarkVerdict::NotFound, |marked| marked.verdict);
         if verdict == MarkVerdict::Marked {
-            tell_of_another(&self.ledger, call, &actor, &self.note).await?;
+            tell_of_another(&self.ledger, call, actor, &self.note).await?;
         }
         if self.json {
             output::print_json(

@@ -32,7 +32,7 @@ pub struct Explain {
     store: StoreArgs,
     #[command(flatten)]
     bus: BusArgs,
-    /// Print JSON: `{"call_id", "state", "reason", "because", "next"}`; `reason` is one word for programs
+    /// Print JSON: `{"call_id", "state", "reason", "because", "next", "commands"}`; `reason` is one word for programs
     #[arg(long)]
     json: bool,
     /// Where the addresses come from.
@@ -63,14 +63,17 @@ impl Explain {
                 "reason": found.reason,
                 "because": found.because,
                 "next": found.next,
+                "commands": found.commands,
             }))?;
         } else {
             let state = facts.state.as_str();
-            output::print(&format!(
-                "{state}: {}\n{}\n",
-                plain(&found.because),
-                plain(&found.next)
-            ))?;
+            let commands = found.commands.iter().map(|line| plain(line));
+            let lines = [
+                format!("{state}: {}", plain(&found.because)),
+                plain(&found.next),
+            ];
+            let lines: Vec<String> = lines.into_iter().chain(commands).collect();
+            output::print(&format!("{}\n", lines.join("\n")))?;
         }
         Ok(ExitCode::SUCCESS)
     }

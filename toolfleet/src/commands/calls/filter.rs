@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use fleet::{
     call::{CallOutcome, State},
-    ids::{Label, QueueName, ToolName},
+    ids::{CallId, Label, QueueName, ToolName},
     wire::code::Code,
 };
 use fleet_history::{
     filter::{Filter, ValueAt},
+    last_code::LastCode,
     tools::is_known,
 };
 use serde_json::{Value, json};
@@ -47,9 +49,10 @@ pub(super) struct FilterFlags {
     /// Only calls whose error has this code (docs/errors); of an open call, the error of its last attempt
     #[arg(long, hide_possible_values = true, value_parser = one_of::<Code>(Code::ALL, Code::as_str))]
     pub(super) code: Option<Code>,
-    /// Only calls whose last attempt came to this code: behind `retries_exhausted` and `deadline_exceeded` the one inside, else as --code
-    #[arg(long, value_name = "CODE", hide_possible_values = true, value_parser = one_of::<Code>(Code::ALL, Code::as_str))]
-    pub(super) last_code: Option<Code>,
+    /// Only calls whose last attempt came to this code: behind `retries_exhausted` and `deadline_exceeded` the one inside, of a doubt its cause
+    /// or its `why` (docs/history.md), else as --code
+    #[arg(long, value_name = "CODE", hide_possible_values = true, value_parser = last_code())]
+    pub(super) last_code: Option<LastCode>,
     /// Only calls accepted then or later: how long ago, such as 2h, or a moment, such as 2026-11-23T08:00:00Z
     #[arg(long, value_name = "AGO|MOMENT")]
     pub(super) since: Option<Moment>,
@@ -231,6 +234,18 @@ impl WhichCalls {
     }
 }
 
+/// What is said where this tenant has no such call.
+pub(super) fn not_of(tenant: &Label, call: CallId) -> String {
+    format!(
+        "the tenant {tenant} has no call {call}: --tenant says whose it is, and `toolfleet calls show {call}` shows it"
+    )
+}
+
+fn last_code() -> impl TypedValueParser<Value = LastCode> {
+    PossibleValuesParser::new(LastCode::all().map(LastCode::as_str))
+        .try_map(|word| word.parse::<LastCode>())
+}
+
 /// The tenant of a single call.
 pub(super) fn tenant_of_one(which: &WhichCalls) -> Label {
     let named = which.flags.tenant.clone();
@@ -324,6 +339,7 @@ mod tests {
             "--run a",
             "--code timeout",
             "--last-code timeout",
+            "--last-code completion_silent",
             "--since 1h",
             "--until 1h",
             "--since 1970-01-01T01:00:00Z",

@@ -5,10 +5,12 @@ use std::process::ExitCode;
 use fleet::{
     config::BusArgs,
     ids::{CallId, Label},
+    wire::code::Code,
 };
 use fleet_client::calls::{ClientFailure, ClientOutput, HandedIn};
 use serde_json::value::RawValue;
 
+use super::filter::not_of;
 use crate::commands::{ask::unanswered, connect, given, output, usage::UsageError};
 
 /// What `calls output` is told.
@@ -86,7 +88,14 @@ impl HandIn {
             .await
             .map_err(|problem| unanswered(problem, advice))?;
         output::print_text(answer.text()?, self.json)?;
-        Ok(ExitCode::from(u8::from(answer.head()?.is_refused())))
+        let head = answer.head()?;
+        if head.code() == Code::NotFound.as_str() {
+            output::warn(&format!(
+                "{}; or the token is not the one of this call",
+                not_of(&self.tenant, self.call_id)
+            ));
+        }
+        Ok(ExitCode::from(u8::from(head.is_refused())))
     }
 }
 

@@ -1,6 +1,5 @@
 //! `toolfleet calls`: the history, read from the documented views; and decisions about a call, over NATS.
 
-mod actor;
 mod again;
 mod bulk;
 mod cancel;
@@ -17,6 +16,7 @@ mod retry;
 mod settle;
 mod show;
 mod tail;
+mod taking_back;
 
 use std::process::ExitCode;
 
@@ -38,7 +38,7 @@ pub enum Calls {
     Approve(Box<decide::Decide>),
     /// Show a call that waits for a yes, and with --hash say no to it
     Deny(Box<decide::Decide>),
-    /// Hand in what came of a call that its caller's own program runs
+    /// Hand in what a call waits for: what its caller's own program did, what its tool answers later, or what its tool has asked for
     Output(hand_in::HandIn),
     /// Record what a call in doubt turned out to be, or many
     Settle(Box<settle::Settle>),

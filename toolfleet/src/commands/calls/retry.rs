@@ -125,7 +125,7 @@ impl Retry {
             ledger,
             name,
             spelled,
-            actor: &self.bulk.actor(),
+            actor: self.bulk.actor(),
             run: Uuid::new_v4(),
             nonce: None,
         };
@@ -259,7 +259,7 @@ impl Retry {
         let mut ledger = connect::writer(&self.store.database_url).await?;
         let marks = NewMarks {
             what: CallMark::Retried,
-            actor: &self.bulk.actor(),
+            actor: self.bulk.actor(),
             note: None,
             bulk_name: None,
             calls: &[(call, Some(new))],

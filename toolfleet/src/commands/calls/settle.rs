@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::{
     bulk::{Bulk, CountOnly, LedgerFlag, ManyFlags, SettleStep, is_bulk},
-    filter::{EndFlags, FilterFlags, WhichCalls, tenant_of_one},
+    filter::{EndFlags, FilterFlags, WhichCalls, not_of, tenant_of_one},
 };
 use crate::commands::{ask::unanswered, connect, given, output, usage::UsageError, words::one_of};
 
@@ -73,7 +73,7 @@ impl Settle {
             let mut step = SettleStep {
                 client: connect::client(&self.bus).await?,
                 outcome: self.outcome,
-                actor: &actor,
+                actor,
                 note: &self.note,
                 by_time_only: self.by_time_only,
             };
@@ -85,7 +85,7 @@ impl Settle {
         let settling = Settling {
             call_id,
             outcome: self.outcome,
-            actor: &actor,
+            actor,
             note: &self.note,
             result,
             by_time_only: self.by_time_only,
@@ -99,10 +99,7 @@ impl Settle {
         let (head, envelope) = (answer.head()?, answer.text()?);
         output::print_text(envelope, self.json)?;
         if head.code() == Code::NotFound.as_str() {
-            let tenant = tenant_of_one(&which);
-            output::warn(&format!(
-                "the tenant {tenant} has no call {call_id}: --tenant says whose it is, and `toolfleet calls show {call_id}` shows it"
-            ));
+            output::warn(&not_of(&tenant_of_one(&which), call_id));
         } else if !head.is_refused()
             && let Some(other) = noted(&self.ledger, call_id, &self.note).await
         {

@@ -16,7 +16,7 @@ use fleet_history::{Row, controls::ListedControl, instant, tools::tool_version};
 use serde_json::{Value, json, value::RawValue};
 
 use super::{answered, scope};
-use crate::commands::{connect, output, tools::bell, words};
+use crate::commands::{actor::user_at_host, connect, output, tools::bell, words};
 
 /// What `control breaker` is told.
 #[derive(Debug, clap::Args)]
@@ -31,8 +31,8 @@ pub struct ForceBreaker {
     /// Why, for who asks later; callers are never told
     #[arg(long, value_name = "TEXT", value_parser = words::note)]
     note: String,
-    /// Who says so, as the log will say
-    #[arg(long, value_name = "NAME", env = "USER", default_value = "cli", value_parser = words::name)]
+    /// Who says so, as the log will say; user@host without it
+    #[arg(long, value_name = "NAME", default_value_t = user_at_host(), hide_default_value = true, value_parser = words::name)]
     actor: String,
     #[command(flatten)]
     store: StoreArgs,

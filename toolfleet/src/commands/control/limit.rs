@@ -20,7 +20,7 @@ use fleet_history::{
 use serde_json::{json, value::RawValue};
 
 use super::{answered, scope};
-use crate::commands::{connect, output, plain::plain, tools::bell, words};
+use crate::commands::{actor::user_at_host, connect, output, plain::plain, tools::bell, words};
 
 /// What `control limit` is told.
 #[derive(Debug, clap::Args)]
@@ -40,8 +40,8 @@ pub struct LimitStarts {
     /// Why, for who asks later; callers are never told
     #[arg(long, value_name = "TEXT", value_parser = words::note)]
     note: String,
-    /// Who says so, as the log will say
-    #[arg(long, value_name = "NAME", env = "USER", default_value = "cli", value_parser = words::name)]
+    /// Who says so, as the log will say; user@host without it
+    #[arg(long, value_name = "NAME", default_value_t = user_at_host(), hide_default_value = true, value_parser = words::name)]
     actor: String,
     #[command(flatten)]
     store: StoreArgs,

@@ -6,9 +6,10 @@ use fleet::config::StoreArgs;
 use fleet_history::{
     controls::{self, ListedControl},
     instant,
+    tools::{ClientTool, client_tools},
 };
 
-use super::scope;
+use super::scope::{self, Refusing};
 use crate::commands::{connect, output};
 
 /// What `control list` is told.
@@ -28,15 +29,23 @@ impl ListControls {
         let headings = [
             "ID", "KIND", "SETTING", "SCOPE", "WAITING", "UNTIL", "BY", "SINCE", "NOTE",
         ];
-        output::print_rows(&rows, self.json, &headings, cells)
+        let clients = client_tools(&pool).await?;
+        output::print_rows(&rows, self.json, &headings, |control| {
+            cells(control, &clients)
+        })
     }
 }
 
-fn cells(control: ListedControl) -> Vec<String> {
+fn cells(control: ListedControl, clients: &[ClientTool]) -> Vec<String> {
+    let setting = scope::setting(&control.scope);
     vec![
         control.control_id.to_string(),
         control.scope.kind.clone(),
-        scope::setting(&control.scope),
+        match scope::refusing(&control.scope, clients) {
+            Refusing::None => setting,
+            Refusing::All => format!("{setting} (client tool: refuse)"),
+            Refusing::Some => format!("{setting} (client tools: refuse)"),
+        },
         scope::told(&control.scope),
         control
             .waiting

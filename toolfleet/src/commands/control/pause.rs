@@ -8,21 +8,21 @@ use fleet::{
     manifest::parse_duration,
     store::controls::{self, ControlKind, ControlSet, NewControl},
 };
-use fleet_history::{Row, controls::ListedControl, instant};
+use fleet_history::{Row, controls::ListedControl, instant, tools::client_tools};
 use serde_json::{json, value::RawValue};
 
 use super::{
     answered,
-    scope::{self, ScopeFlags, anew},
+    scope::{self, Refusing, ScopeFlags, anew},
 };
-use crate::commands::{connect, output, plain::plain, tools::bell, words};
+use crate::commands::{actor::user_at_host, connect, output, plain::plain, tools::bell, words};
 
 /// What `control pause` is told.
 #[derive(Debug, clap::Args)]
 pub struct PauseCalls {
     #[command(flatten)]
     scope: ScopeFlags,
-    /// Refuse new calls with `tool_paused`; without it they are accepted and wait
+    /// Refuse new calls with `tool_paused`; without it they are accepted and wait, except those of client tools
     #[arg(long)]
     refuse: bool,
     /// What the callers of refused calls are told, models among them; at most 200 characters
@@ -37,8 +37,8 @@ pub struct PauseCalls {
     /// Why, for who asks later; callers are never told
     #[arg(long, value_name = "TEXT", value_parser = words::note)]
     note: String,
-    /// Who says so, as the log will say
-    #[arg(long, value_name = "NAME", env = "USER", default_value = "cli", value_parser = words::name)]
+    /// Who says so, as the log will say; user@host without it
+    #[arg(long, value_name = "NAME", default_value_t = user_at_host(), hide_default_value = true, value_parser = words::name)]
     actor: String,
     #[command(flatten)]
     store: StoreArgs,
@@ -99,19 +99,27 @@ impl PauseCalls {
             output::print_json(&json!({"result": word, "control": control, "covers": covers}))?;
         } else {
             let there: ListedControl = Row::from(row).read()?;
-            output::print(&sentence(&there, word, covers))?;
+            let clients = client_tools(&connect::reader(&self.store).await?).await?;
+            let refusing = scope::refusing(&there.scope, &clients);
+            output::print(&sentence(&there, word, covers, refusing))?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn sentence(control: &ListedControl, word: &str, covers: i64) -> String {
+fn sentence(control: &ListedControl, word: &str, covers: i64, refusing: Refusing) -> String {
     let id = control.control_id;
     let about = plain(&scope::told(&control.scope));
     let until = until(control);
-    let new = match scope::setting(&control.scope).as_str() {
-        "refuse" => "new calls are refused",
-        _waiting => "new calls wait",
+    let new = match (scope::setting(&control.scope).as_str(), refusing) {
+        ("refuse", _) => "new calls are refused",
+        (_waiting, Refusing::None) => "new calls wait",
+        (_waiting, Refusing::Some) => {
+            "new calls wait, those of client tools are refused as tool_paused"
+        }
+        (_waiting, Refusing::All) => {
+            "new calls are refused as tool_paused, for the programs of its callers run them"
+        }
     };
     let had = match word {
         "set" => "is set",

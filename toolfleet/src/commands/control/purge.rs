@@ -10,7 +10,7 @@ use fleet::{
 use serde_json::json;
 
 use super::answered;
-use crate::commands::{connect, output, words};
+use crate::commands::{actor::user_at_host, connect, output, words};
 
 /// What `control purge` is told.
 #[derive(Debug, clap::Args)]
@@ -24,8 +24,8 @@ pub struct PurgeAnswers {
     /// Why, for who asks later
     #[arg(long, value_name = "TEXT", value_parser = words::note)]
     note: String,
-    /// Who says so, as the log will say
-    #[arg(long, value_name = "NAME", env = "USER", default_value = "cli", value_parser = words::name)]
+    /// Who says so, as the log will say; user@host without it
+    #[arg(long, value_name = "NAME", default_value_t = user_at_host(), hide_default_value = true, value_parser = words::name)]
     actor: String,
     #[command(flatten)]
     store: StoreArgs,

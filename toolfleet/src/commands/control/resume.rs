@@ -18,7 +18,7 @@ use super::{
     answered,
     scope::{self, ScopeFlags},
 };
-use crate::commands::{connect, output, plain::plain, tools::bell, words};
+use crate::commands::{actor::user_at_host, connect, output, plain::plain, tools::bell, words};
 
 /// What `control resume` is told.
 #[derive(Debug, clap::Args)]
@@ -31,8 +31,8 @@ pub struct Resume {
     /// Why, for who asks later
     #[arg(long, value_name = "TEXT", value_parser = words::note)]
     note: String,
-    /// Who says so, as the log will say
-    #[arg(long, value_name = "NAME", env = "USER", default_value = "cli", value_parser = words::name)]
+    /// Who says so, as the log will say; user@host without it
+    #[arg(long, value_name = "NAME", default_value_t = user_at_host(), hide_default_value = true, value_parser = words::name)]
     actor: String,
     #[command(flatten)]
     store: StoreArgs,

@@ -8,7 +8,10 @@ use fleet::{
     manifest::format_duration,
     store::controls::{ControlKind, ControlScope},
 };
-use fleet_history::controls::{ListedControl, ListedScope};
+use fleet_history::{
+    controls::{ListedControl, ListedScope},
+    tools::ClientTool,
+};
 use serde_json::Value;
 
 use crate::commands::{holds::Holds, plain::plain};
@@ -121,6 +124,31 @@ pub(super) fn anew(control: &ListedControl, word: &str) -> &'static str {
     }
 }
 
+/// Whether a pause refuses new calls although it is one that lets them wait: what callers' programs run cannot be kept waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusing {
+    /// None of them.
+    None,
+    /// Those of client tools, which others share its scope with.
+    Some,
+    /// All: it is about a client tool.
+    All,
+}
+
+/// Which new calls a pause refuses.
+pub(super) fn refusing(scope: &ListedScope, clients: &[ClientTool]) -> Refusing {
+    let waits = scope.kind == ControlKind::Pause.as_str() && setting(scope) == "wait";
+    let covers = |of: &ClientTool| {
+        scope.tool.as_ref().is_none_or(|tool| *tool == of.tool)
+            && scope.queue.as_ref().is_none_or(|queue| *queue == of.queue)
+    };
+    match waits && clients.iter().any(covers) {
+        false => Refusing::None,
+        true if scope.tool.is_some() => Refusing::All,
+        true => Refusing::Some,
+    }
+}
+
 /// What it does there, in a word.
 pub(super) fn setting(scope: &ListedScope) -> String {
     match &scope.setting {
@@ -163,6 +191,37 @@ mod tests {
             "setting": "wait"});
         let scope: ListedScope = serde_json::from_value(scope).unwrap();
         assert_eq!(told(&scope), "tool charge, /id = null");
+    }
+
+    #[test]
+    fn a_pause_that_lets_calls_wait_refuses_those_that_callers_run() {
+        let scope = |tool: Value, queue: Value, setting: &str| -> ListedScope {
+            let scope = json!({
+                "kind": "pause", "tool": tool, "queue": queue, "tenant": null, "pointer": null, "value": null, "subject": null,
+                "setting": setting});
+            serde_json::from_value(scope).unwrap()
+        };
+        let clients = [ClientTool {
+            tool: "shell".to_owned(),
+            queue: "default".to_owned(),
+        }];
+        let (shell, none) = (json!("shell"), Value::Null);
+        for (scope, expected) in [
+            (scope(shell.clone(), none.clone(), "wait"), Refusing::All),
+            (scope(shell, none.clone(), "refuse"), Refusing::None),
+            (scope(json!("charge"), none.clone(), "wait"), Refusing::None),
+            (
+                scope(none.clone(), json!("default"), "wait"),
+                Refusing::Some,
+            ),
+            (
+                scope(none.clone(), json!("payments"), "wait"),
+                Refusing::None,
+            ),
+            (scope(none.clone(), none, "wait"), Refusing::Some),
+        ] {
+            assert_eq!(refusing(&scope, &clients), expected, "{scope:?}");
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ use ::fleet::{
 use serde_json::json;
 
 use self::check::{Check, Status};
-use super::{connect, output, words};
+use super::{actor::user_at_host, connect, output, words};
 
 /// What `doctor` is told.
 #[derive(Debug, clap::Args)]
@@ -50,8 +50,8 @@ pub struct Doctor {
     /// With --take-prefix: how you know that the other ledger is gone. It is kept in `toolfleet.prefix_takeovers`
     #[arg(long, value_name = "TEXT", requires = "take_prefix", value_parser = words::note)]
     note: Option<String>,
-    /// With --take-prefix: who says so, as it is kept
-    #[arg(long, value_name = "NAME", env = "USER", default_value = "cli", value_parser = words::name)]
+    /// With --take-prefix: who says so, as it is kept; user@host without it
+    #[arg(long, value_name = "NAME", default_value_t = user_at_host(), hide_default_value = true, value_parser = words::name)]
     by: String,
     #[command(flatten)]
     store: StoreArgs,

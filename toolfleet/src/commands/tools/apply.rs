@@ -7,7 +7,9 @@ use fleet::{
     manifest::{Manifest, lint},
     store::{
         StoreError, askers, retire,
-        tools::{Applied, apply, breaker_forced, fallback_unfit, named_twice, probe_unfit},
+        tools::{
+            Applied, apply, breaker_forced, fallback_unfit, named_twice, preview_unfit, probe_unfit,
+        },
         workers,
     },
 };
@@ -18,7 +20,7 @@ use super::{
     bell,
     files::{self, ManifestFile},
 };
-use crate::commands::{connect, output, words};
+use crate::commands::{actor::user_at_host, connect, output, words};
 
 /// What `tools apply` is told.
 #[derive(Debug, clap::Args)]
@@ -26,8 +28,8 @@ pub struct Apply {
     /// Manifest files, or folders of them; if one has a problem, none is applied, and warnings of `tools lint` are counted
     #[arg(required = true, value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
-    /// Who applies them, as the history will say
-    #[arg(long, value_name = "NAME", env = "USER", default_value = "cli", value_parser = words::name)]
+    /// Who applies them, as the history will say; user@host without it
+    #[arg(long, value_name = "NAME", default_value_t = user_at_host(), hide_default_value = true, value_parser = words::name)]
     by: String,
     #[command(flatten)]
     store: StoreArgs,
@@ -82,6 +84,7 @@ impl Apply {
                 applied,
                 Applied::Conflict
                     | Applied::ProbeUnfit
+                    | Applied::PreviewUnfit(_)
                     | Applied::LimitNamedTwice
                     | Applied::BreakerForced
                     | Applied::FallbackUnfit(_)
@@ -143,6 +146,9 @@ impl Apply {
                     ": this version is there with other content; raise the version".to_owned()
                 }
                 Applied::ProbeUnfit => format!(": {}", probe_unfit(manifest)),
+                Applied::PreviewUnfit(unfit) => {
+                    format!(": {}", preview_unfit(manifest, *unfit))
+                }
                 Applied::LimitNamedTwice => format!(": {}", named_twice(manifest)),
                 Applied::BreakerForced => format!(": {}", breaker_forced(manifest)),
                 Applied::FallbackUnfit(unfit) => {
@@ -233,6 +239,7 @@ const fn word(applied: Applied) -> &'static str {
         Applied::Unchanged => "unchanged",
         Applied::Conflict
         | Applied::ProbeUnfit
+        | Applied::PreviewUnfit(_)
         | Applied::LimitNamedTwice
         | Applied::BreakerForced
         | Applied::FallbackUnfit(_) => "refused",

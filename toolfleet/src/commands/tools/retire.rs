@@ -12,7 +12,7 @@ use fleet_history::instant;
 use serde_json::json;
 
 use super::bell;
-use crate::commands::{connect, output, plain::plain, words};
+use crate::commands::{actor::user_at_host, connect, output, plain::plain, words};
 
 /// What `tools retire` is told.
 #[derive(Debug, clap::Args)]
@@ -22,8 +22,8 @@ pub struct Retire {
     /// Why, for who asks later
     #[arg(long, value_name = "TEXT", value_parser = words::note)]
     note: String,
-    /// Who says so, as the history will say
-    #[arg(long, value_name = "NAME", env = "USER", default_value = "cli", value_parser = words::name)]
+    /// Who says so, as the history will say; user@host without it
+    #[arg(long, value_name = "NAME", default_value_t = user_at_host(), hide_default_value = true, value_parser = words::name)]
     by: String,
     #[command(flatten)]
     store: StoreArgs,

@@ -11,7 +11,7 @@ use fleet::{
 };
 use serde_json::json;
 
-use crate::commands::{connect, output, words};
+use crate::commands::{actor::user_at_host, connect, output, words};
 
 /// What `workers fence` is told.
 #[derive(Debug, clap::Args)]
@@ -21,8 +21,8 @@ pub struct Fence {
     /// How you know that it and every process it had started are gone
     #[arg(long, value_name = "TEXT", value_parser = words::note)]
     note: String,
-    /// Who says so, as the history will say
-    #[arg(long, value_name = "NAME", env = "USER", default_value = "cli", value_parser = words::name)]
+    /// Who says so, as the history will say; user@host without it
+    #[arg(long, value_name = "NAME", default_value_t = user_at_host(), hide_default_value = true, value_parser = words::name)]
     by: String,
     #[command(flatten)]
     store: StoreArgs,

@@ -45,11 +45,13 @@ use self::{
 };
 use super::filter::WhichCalls;
 use crate::commands::{
+    actor::user_at_host,
     connect,
     exit::{FAILED, OK},
     output,
     progress::Progress,
     usage::UsageError,
+    words,
 };
 
 /// How many requests of a step are under way at a time, where each call is one.
@@ -68,16 +70,14 @@ pub(super) struct ManyFlags {
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     per_second: u32,
     /// Who does it, as the history will have it; user@host without it
-    #[arg(long, value_name = "NAME")]
-    actor: Option<String>,
+    #[arg(long, value_name = "NAME", default_value_t = user_at_host(), hide_default_value = true, value_parser = words::name)]
+    actor: String,
 }
 
 impl ManyFlags {
     /// Who does it.
-    pub(super) fn actor(&self) -> String {
-        self.actor
-            .clone()
-            .unwrap_or_else(super::actor::user_at_host)
+    pub(super) fn actor(&self) -> &str {
+        &self.actor
     }
 
     /// Whether many calls are only counted: then no server but Postgres is needed.
@@ -217,7 +217,7 @@ impl<'a> Bulk<'a> {
         let is_asked = self.flags.yes;
         if plan.is_empty() && self.filter.code.is_some() {
             output::warn(
-                "no call has this code: behind retries_exhausted and deadline_exceeded the code of the last attempt is --last-code",
+                "no call has this code: the one behind retries_exhausted, deadline_exceeded and in_doubt is --last-code",
             );
         }
         let (Some(newest), true) = (newest, is_asked && plan.to_ask() > 0) else {

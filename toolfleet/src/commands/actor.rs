@@ -1,4 +1,4 @@
-//! Who decides, where nobody says so.
+//! Who does something, where nobody says so.
 
 use nix::unistd::{User, geteuid, gethostname};
 
