@@ -33,10 +33,10 @@ pub const fn is_other_blank(character: char) -> bool {
     )
 }
 
-/// Whether this character is hardly seen, or has a look that is none of its own: a blank of Braille, joiners, selectors of a variation,
-/// marks of shorthand, of hieroglyphs and of Kaithi, what stands for an object, and letters for private use.
+/// Whether this character is hardly seen, or has a look that is none of its own.
 ///
-/// Many are a part of writing or of emoji, so no text is refused for one.
+/// They are a blank of Braille, joiners, selectors of a variation, marks of shorthand, of hieroglyphs and of Kaithi, what stands for an
+/// object, and letters for private use. Many are a part of writing or of emoji, so no text is refused for one.
 pub const fn is_seldom_seen(character: char) -> bool {
     matches!(
         character,

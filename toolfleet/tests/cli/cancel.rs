@@ -2,6 +2,7 @@
 
 use futures_util::StreamExt;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::support::{folder, nats, program, run};
 
@@ -27,7 +28,8 @@ async fn a_dispatcher_that_knows_no_actor_is_asked_again_without_one() {
         .await
         .unwrap();
     client.flush().await.unwrap();
-    tokio::spawn(async move {
+    let mut answering = JoinSet::new();
+    answering.spawn(async move {
         while let Some(request) = requests.next().await {
             let asked: Value = serde_json::from_slice(&request.payload).unwrap();
             let told = answer(&asked).to_string();
