@@ -19,9 +19,9 @@ use fleet::{
     registry::Tool,
     said,
     store::{
-        StoreError,
+        self, StoreError,
         complete::Moved,
-        read::{self, CallRow, CallState},
+        read::{CallRow, CallState},
     },
     wire::{code::Code, message::Message},
 };
@@ -116,7 +116,7 @@ async fn masked(
     let Some(sensitive) = &tool.manifest.sensitive else {
         return Ok(None);
     };
-    let args = read::arguments_of_any(&door.pool, row.call_id).await;
+    let args = store::arguments::of_any(&door.pool, row.call_id).await;
     let args = args.map_err(|error| Refusal::unreadable(&error))?;
     let about = About {
         call_id: row.call_id,

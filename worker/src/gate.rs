@@ -273,7 +273,7 @@ async fn queued(worker: &WorkerProcess, call: CallId) -> Result<CallRow, Skip> {
 
 /// The arguments as the ledger has them.
 pub(crate) async fn read_args(worker: &WorkerProcess, call: CallId) -> Result<String, Skip> {
-    match read::arguments(&worker.pool, call).await {
+    match fleet::store::arguments::of_open(&worker.pool, call).await {
         Ok(Some(args)) => Ok(args),
         Ok(None) => Err(Skip::Gone),
         Err(error) => {

@@ -33,8 +33,8 @@ pub(crate) async fn run(worker: Arc<WorkerProcess>, config: &Config, intake: Can
                 Some(message) => drop(attempts.spawn(attempt::run(Arc::clone(&worker), message))),
                 None => break,
             },
-            Some(ended) = pullers.join_next(), if !pullers.is_empty() => {
-                // They end when they are told to, which is nothing to speak of.
+            Some(ended) = pullers.join_next(), if !pullers.is_empty() && !intake.is_cancelled() => {
+                // They end when they are told to, even while this waits; that is nothing to speak of.
                 if intake.is_cancelled() {
                     continue;
                 }

@@ -14,6 +14,7 @@ pub mod accept;
 mod answer;
 pub mod answers;
 pub mod approvals;
+pub mod arguments;
 pub mod askers;
 pub mod awaiting;
 pub mod breakers;

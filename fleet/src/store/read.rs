@@ -244,34 +244,6 @@ pub async fn standing(
     })
 }
 
-/// The arguments of a call that is still queued.
-///
-/// # Errors
-///
-/// Postgres does not answer.
-pub async fn arguments(pool: &PgPool, call: CallId) -> Result<Option<String>, StoreError> {
-    let reading =
-        sqlx::query_scalar("SELECT args::text FROM toolfleet.open_calls WHERE call_id = $1")
-            .bind(call.0)
-            .fetch_optional(pool);
-    answer("read arguments", reading).await
-}
-
-/// The arguments of a call, wherever it stands.
-///
-/// # Errors
-///
-/// Postgres does not answer.
-pub async fn arguments_of_any(pool: &PgPool, call: CallId) -> Result<Option<String>, StoreError> {
-    let reading = sqlx::query_scalar(
-        "SELECT args::text FROM toolfleet.open_calls WHERE call_id = $1 \
-         UNION ALL SELECT args::text FROM toolfleet.finished_calls WHERE call_id = $1 LIMIT 1",
-    )
-    .bind(call.0)
-    .fetch_optional(pool);
-    answer("read arguments", reading).await
-}
-
 /// How long a read waits, for a connection and for its answer.
 const READ_MAX: Duration = Duration::from_secs(10);
 

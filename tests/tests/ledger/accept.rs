@@ -4,10 +4,11 @@ use fleet::{
     ids::CallId,
     store::{
         accept::{NewCall, NewKey},
+        arguments,
         keys::find_key,
         lane::Reply,
         ledger::Accepting,
-        read::{arguments, find},
+        read::find,
     },
 };
 use futures_util::future::join_all;
@@ -216,7 +217,9 @@ async fn arguments_come_back_byte_for_byte() {
                 ..new_call()
             })
             .await;
-        let stored = arguments(&ledger.database.pool, call).await.unwrap();
+        let stored = arguments::of_open(&ledger.database.pool, call)
+            .await
+            .unwrap();
         assert_eq!(stored.as_deref(), Some(args));
     }
 }
