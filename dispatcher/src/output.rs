@@ -16,6 +16,7 @@ use fleet::{
     checkpoint::{Checkpoint, reached},
     ending::{EndedAttempt, Ending, Fact, Guard, Known, LaterAnswer},
     ids::{AttemptId, CallId, Label, ToolName},
+    manifest::Sensitive,
     registry::Tool,
     said,
     store::{
@@ -25,7 +26,7 @@ use fleet::{
     },
     wire::{code::Code, message::Message},
 };
-use serde_json::{json, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 
 use self::{
     body::{FORM, HandedIn},
@@ -118,24 +119,34 @@ async fn masked(
     };
     let args = store::arguments::of_any(&door.pool, row.call_id).await;
     let args = args.map_err(|error| Refusal::unreadable(&error))?;
+    let args = args.as_deref().unwrap_or("null");
     let about = About {
         call_id: row.call_id,
         tool: &tool.manifest.name,
         tool_version: row.tool_version,
         tenant: &row.tenant,
-        args: args.as_deref().unwrap_or("null"),
+        args,
     };
     let subject = question::subject(&door.pool, &about).await;
-    let texts = match subject.map_err(|error| Refusal::unreadable(&error))? {
-        Ok((subject, _turn)) => sensitive.texts(&subject.args),
-        // What stood in an answer that is gone was never in clear here.
-        Err(_gone) => Vec::new(),
-    };
+    let subject = subject.map_err(|error| Refusal::unreadable(&error))?;
+    let resolved = subject.as_ref().ok().map(|(subject, _turn)| &subject.args);
+    let texts = sensitive_texts(sensitive, resolved, args);
     let mask = |text: &str| fleet::sensitive::masked(text, &texts);
     Ok(Some(LaterAnswer::Failed {
         failure: failure.clone().reworded(mask),
         not_done: *not_done,
     }))
+}
+
+/// The sensitive texts of a call's arguments. `resolved`: with the answers that they refer to; where one of these is gone, those that
+/// stand in the arguments themselves are still there.
+fn sensitive_texts(sensitive: &Sensitive, resolved: Option<&Value>, args: &str) -> Vec<String> {
+    match resolved {
+        Some(resolved) => sensitive.texts(resolved),
+        None => {
+            serde_json::from_str(args).map_or_else(|_| Vec::new(), |args| sensitive.texts(&args))
+        }
+    }
 }
 
 /// An answer to an earlier attempt of a tool that recognises its key: what it did then, it did for the later attempt as well. That it
@@ -324,4 +335,21 @@ async fn ended(door: &Door, call: CallId, ending: &Ending, moved: &Moved) {
         .tell(&moved.tenant, moved.session.as_ref(), event);
     let subject = door.bus.subjects.done(moved.dispatcher, call);
     news::ring(&door.bus, subject, bytes::Bytes::new()).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sensitive_texts_are_found_where_an_answer_that_is_referred_to_is_gone() {
+        let sensitive = json!({"pointers": ["/card", "/file"]});
+        let sensitive: Sensitive = serde_json::from_value(sensitive).unwrap();
+        let args = r#"{"card":"4111-1111","file":{"$result":"gone"}}"#;
+        let found = sensitive_texts(&sensitive, None, args);
+        assert!(found.contains(&"4111-1111".to_owned()), "{found:?}");
+        let resolved = json!({"card": "4111-1111", "file": "what it says"});
+        let found = sensitive_texts(&sensitive, Some(&resolved), args);
+        assert_eq!(found, ["what it says", "4111-1111"]);
+    }
 }

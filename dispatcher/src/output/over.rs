@@ -64,8 +64,8 @@ async fn keep(
     attempt: AttemptId,
     answer: &LaterAnswer,
 ) -> Result<(), Refusal> {
-    let is_write = tool_of(door, row)?.manifest.effect.may_doubt();
-    if !(is_write && matches!(answer, LaterAnswer::Did(_))) {
+    let did = matches!(answer, LaterAnswer::Did(_));
+    if !did || !tool_of(door, row)?.manifest.effect.may_doubt() {
         return Ok(());
     }
     let call = row.call_id;
