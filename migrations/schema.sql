@@ -833,6 +833,8 @@ BEGIN
         DELETE FROM toolfleet.bulk_retries WHERE newest >= low AND newest < high;
         DELETE FROM toolfleet.call_decisions d WHERE d.call_id >= low AND d.call_id < high
             AND NOT EXISTS (SELECT FROM toolfleet.open_calls o WHERE o.call_id = d.call_id);
+        DELETE FROM toolfleet.happenings WHERE call_id >= low AND call_id < high;
+        DELETE FROM toolfleet.policy_locks WHERE made_at < horizon;
         RETURN part.day;
     END LOOP;
     RETURN NULL;
@@ -1108,6 +1110,7 @@ CREATE TABLE toolfleet.open_calls (
     awaiting text,
     approval json,
     asked json,
+    watched boolean,
     CONSTRAINT open_calls_check CHECK (((state <> 'queued'::toolfleet.call_state) OR (attempt_id IS NULL))),
     CONSTRAINT open_calls_check1 CHECK (((NOT held) OR (state = 'queued'::toolfleet.call_state))),
     CONSTRAINT open_calls_check2 CHECK (((state <> 'running'::toolfleet.call_state) OR ((attempt_id IS NOT NULL) AND (worker_id IS NOT NULL) AND (attempt_until IS NOT NULL)))),
@@ -1126,7 +1129,6 @@ DECLARE
     f toolfleet.finished_calls;
     hidden json := (SELECT v.sensitive FROM toolfleet.tool_versions v WHERE v.tool = o.tool AND v.version = o.tool_version);
 BEGIN
-    DELETE FROM toolfleet.open_calls c WHERE c.call_id = o.call_id;
     INSERT INTO toolfleet.finished_calls (
         call_id, rev, from_state, state, outcome, source, effect_known, tenant, tool, tool_version, effect, queue, priority,
         key_hash, key_retention_ms, args, original_args, coercions, args_hash, result, error, session, run, meta, language,
@@ -1145,6 +1147,8 @@ BEGIN
         finish.actor, finish.reason,
         (coalesce(finish.details::jsonb, '{}') || jsonb_build_object('role', session_user))::json)
     RETURNING * INTO f;
+    -- Last: what is noted of it (`note_happening`) is read from the row above.
+    DELETE FROM toolfleet.open_calls c WHERE c.call_id = o.call_id;
     RETURN f;
 END $$;
 
@@ -1613,6 +1617,17 @@ BEGIN
     FROM asked a;
 END $$;
 
+CREATE FUNCTION toolfleet.may_have_happened(f toolfleet.finished_calls) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+    SELECT (f.state = 'succeeded' OR f.effect_known IN ('applied', 'unknown')
+        -- Who was answered by what stood in for the tool has an answer of it, perhaps an old one.
+        OR f.outcome = 'fallback'
+        -- A read that its caller's program was given, of which the fleet has heard nothing: that program may have read it all the same.
+        OR f.state IN ('expired', 'cancelled') AND f.attempt_id IS NOT NULL AND f.worker_id IS NULL) IS TRUE
+$$;
+
 CREATE FUNCTION toolfleet.mode_problem(c toolfleet.live_controls) RETURNS text
     LANGUAGE plpgsql STABLE
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -1627,6 +1642,7 @@ BEGIN
         WHEN c.subject IS NULL THEN
             'subject must name an interceptor, or rate_limit, breaker, retry_budget, repeat_cap, learned_timeout, cache, fallback or large_result'
         WHEN c.subject = 'pause' THEN 'pause is mandatory: end a pause instead of switching it off'
+        WHEN c.subject = 'policy' THEN 'policy is mandatory: apply a version of the tool with other rules instead of switching it off'
         WHEN toolfleet.is_brake(c.subject) THEN NULL
         WHEN toolfleet.interceptor_problem(c.subject) IS NOT NULL THEN toolfleet.interceptor_problem(c.subject)
         WHEN c.setting::text <> '"enforce"' AND EXISTS (
@@ -1670,11 +1686,96 @@ CREATE FUNCTION toolfleet.next_control_rev() RETURNS bigint
     UPDATE toolfleet.fleet SET control_rev = control_rev + 1 RETURNING control_rev
 $$;
 
+CREATE FUNCTION toolfleet.note_asked(call uuid, run text, session text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+DECLARE
+    o toolfleet.open_calls;
+    f toolfleet.finished_calls;
+BEGIN
+    PERFORM FROM toolfleet.open_calls c
+    WHERE c.call_id = note_asked.call
+      AND (note_asked.run IS NULL OR note_asked.run = c.run) AND (note_asked.session IS NULL OR note_asked.session = c.session);
+    IF FOUND THEN
+        RETURN;
+    END IF;
+    SELECT * INTO o FROM toolfleet.open_calls c WHERE c.call_id = note_asked.call FOR NO KEY UPDATE;
+    IF FOUND THEN
+        INSERT INTO toolfleet.happenings (tenant, scope, label, tool, what, call_id)
+        SELECT o.tenant, l.scope, l.label, o.tool, w.what, o.call_id
+        FROM (VALUES ('run', note_asked.run, o.run), ('session', note_asked.session, o.session)) AS l (scope, label, own)
+        CROSS JOIN LATERAL (
+            SELECT 'asked' AS what
+            UNION ALL
+            SELECT 'seen' WHERE o.state IN ('running', 'in_doubt') OR o.awaiting IN ('client', 'completion') OR o.effect_unknown) w
+        WHERE l.label IS NOT NULL AND l.label IS DISTINCT FROM l.own
+        ON CONFLICT DO NOTHING;
+        -- One that has neither a run nor a session, or was accepted before the policy, is noted from here on.
+        UPDATE toolfleet.open_calls c SET watched = true WHERE c.call_id = o.call_id AND c.watched IS NOT TRUE;
+        RETURN;
+    END IF;
+    SELECT * INTO f FROM toolfleet.finished_calls c WHERE c.call_id = note_asked.call;
+    -- What has ended and has not happened never will.
+    IF NOT FOUND OR NOT toolfleet.may_have_happened(f) THEN
+        RETURN;
+    END IF;
+    INSERT INTO toolfleet.happenings (tenant, scope, label, tool, what, call_id)
+    SELECT f.tenant, l.scope, l.label, f.tool, w.what, f.call_id
+    FROM (VALUES ('run', note_asked.run, f.run), ('session', note_asked.session, f.session)) AS l (scope, label, own)
+    CROSS JOIN LATERAL (SELECT 'seen' AS what UNION ALL SELECT 'succeeded' WHERE f.state = 'succeeded') w
+    WHERE l.label IS NOT NULL AND l.label IS DISTINCT FROM l.own
+    ON CONFLICT DO NOTHING;
+END $$;
+
 CREATE FUNCTION toolfleet.note_for(note text, set_in text, in_tenant text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$
     SELECT CASE WHEN in_tenant IS NULL OR set_in = in_tenant THEN note ELSE 'set by the fleet''s operators' END
 $$;
+
+CREATE FUNCTION toolfleet.note_happening() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+DECLARE
+    c toolfleet.open_calls;
+    may_have boolean;
+    has_succeeded boolean := false;
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        c := OLD;
+        -- Who ends a call has inserted it there by now; where it is not found, what is noted stays.
+        SELECT toolfleet.may_have_happened(f), f.state = 'succeeded' INTO may_have, has_succeeded
+        FROM toolfleet.finished_calls f WHERE f.call_id = c.call_id;
+        IF NOT FOUND THEN
+            RETURN NULL;
+        END IF;
+    ELSE
+        c := NEW;
+        may_have := (c.state IN ('running', 'in_doubt') OR c.awaiting IN ('client', 'completion') OR c.effect_unknown) IS TRUE;
+    END IF;
+    IF may_have THEN
+        INSERT INTO toolfleet.happenings (tenant, scope, label, tool, what, call_id)
+        SELECT c.tenant, l.scope, l.label, c.tool, w.what, c.call_id
+        FROM (
+            SELECT 'run' AS scope, c.run AS label, 'own' AS what WHERE c.run IS NOT NULL
+            UNION ALL
+            SELECT 'session', c.session, 'own' WHERE c.session IS NOT NULL
+            UNION ALL
+            SELECT h.scope, h.label, 'seen' FROM toolfleet.happenings h WHERE h.call_id = c.call_id AND h.what = 'asked') l
+        CROSS JOIN LATERAL (SELECT l.what UNION ALL SELECT 'succeeded' WHERE has_succeeded) w
+        ON CONFLICT DO NOTHING;
+    END IF;
+    -- Who asked for it matters until it is over.
+    DELETE FROM toolfleet.happenings h
+    WHERE h.call_id = c.call_id AND (NOT may_have AND h.what IN ('own', 'seen') OR TG_OP = 'DELETE' AND h.what = 'asked');
+    RETURN NULL;
+END $$;
 
 CREATE FUNCTION toolfleet.only_problem(c toolfleet.live_controls) RETURNS text
     LANGUAGE plpgsql STABLE
@@ -1818,6 +1919,97 @@ CREATE FUNCTION toolfleet.plain_number(value text) RETURNS text
                 THEN trim_scale(v.text::numeric)::text ELSE value END
     FROM (SELECT btrim(value, E' \t\n\r') AS text OFFSET 0) v
 $_$;
+
+CREATE FUNCTION toolfleet.policy_says(tenant text, tool text, run text, session text, is_counted boolean, locks boolean) RETURNS TABLE(verdict text, named text, calls bigint, per text, places bigint, among text)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    policy json;
+    own_label text;
+BEGIN
+    SELECT v.policy INTO policy
+    FROM toolfleet.tool_versions v WHERE v.tool = policy_says.tool ORDER BY v.version DESC LIMIT 1;
+    IF policy IS NULL THEN
+        RETURN;
+    END IF;
+    calls := (policy->'at_most'->>'calls')::bigint;
+    per := policy->'at_most'->>'per';
+    own_label := CASE per WHEN 'run' THEN policy_says.run WHEN 'session' THEN policy_says.session END;
+    verdict := CASE
+        WHEN per IS NOT NULL AND own_label IS NULL THEN 'no_' || per
+        WHEN coalesce(policy_says.run, policy_says.session) IS NULL THEN 'no_label' END;
+    IF verdict IS NOT NULL THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    among := CASE WHEN NOT is_counted THEN policy_says.tenant || '/' || policy_says.tool || '/' || per || '/' || own_label END;
+    IF among IS NOT NULL AND locks THEN
+        PERFORM FROM toolfleet.policy_locks l
+        WHERE l.tenant = policy_says.tenant AND l.scope = per AND l.label = own_label AND l.tool = policy_says.tool
+        FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            -- Another claim has it. Or it is not there, and the gate makes it, where the call comes by again: a row that was inserted
+            -- here would let other claims wait for this one.
+            verdict := 'busy';
+            RETURN NEXT;
+            RETURN;
+        END IF;
+    ELSIF among IS NOT NULL THEN
+        INSERT INTO toolfleet.policy_locks (tenant, scope, label, tool)
+        SELECT policy_says.tenant, per, own_label, policy_says.tool
+        WHERE NOT EXISTS (
+            SELECT FROM toolfleet.policy_locks l
+            WHERE l.tenant = policy_says.tenant AND l.scope = per AND l.label = own_label AND l.tool = policy_says.tool)
+        ON CONFLICT DO NOTHING;
+    END IF;
+    -- One by one, and each by the whole key: with a list of names, or as a join, the whole run would be read.
+    FOR named IN SELECT json_array_elements_text(policy->'never_after') LOOP
+        IF EXISTS (
+                SELECT FROM toolfleet.happenings h WHERE h.tenant = policy_says.tenant
+                  AND h.scope = 'run' AND h.label = policy_says.run AND h.tool = named AND h.what = 'own')
+            OR EXISTS (
+                SELECT FROM toolfleet.happenings h WHERE h.tenant = policy_says.tenant
+                  AND h.scope = 'run' AND h.label = policy_says.run AND h.tool = named AND h.what = 'seen')
+            OR EXISTS (
+                SELECT FROM toolfleet.happenings h WHERE h.tenant = policy_says.tenant
+                  AND h.scope = 'session' AND h.label = policy_says.session AND h.tool = named AND h.what = 'own')
+            OR EXISTS (
+                SELECT FROM toolfleet.happenings h WHERE h.tenant = policy_says.tenant
+                  AND h.scope = 'session' AND h.label = policy_says.session AND h.tool = named AND h.what = 'seen') THEN
+            verdict := 'never_after';
+            RETURN NEXT;
+            RETURN;
+        END IF;
+    END LOOP;
+    FOR named IN SELECT json_array_elements_text(policy->'after') LOOP
+        PERFORM FROM toolfleet.happenings h
+        WHERE h.tenant = policy_says.tenant AND h.scope = CASE WHEN policy_says.run IS NULL THEN 'session' ELSE 'run' END
+          AND h.label = coalesce(policy_says.run, policy_says.session) AND h.tool = named AND h.what = 'succeeded'
+        LIMIT 1;
+        IF NOT FOUND THEN
+            verdict := 'after';
+            per := CASE WHEN policy_says.run IS NULL THEN 'session' ELSE 'run' END;
+            RETURN NEXT;
+            RETURN;
+        END IF;
+    END LOOP;
+    named := NULL;
+    IF among IS NOT NULL THEN
+        SELECT calls - count(*) INTO places
+        FROM (
+            SELECT FROM toolfleet.happenings h
+            WHERE h.tenant = policy_says.tenant AND h.scope = per AND h.label = own_label AND h.tool = policy_says.tool AND h.what = 'own'
+            LIMIT calls) h;
+    END IF;
+    verdict := CASE WHEN places <= 0 THEN 'at_most' ELSE 'passes' END;
+    RETURN NEXT;
+END $$;
 
 CREATE FUNCTION toolfleet.purge_answers(tool text, actor text, note text, tenant text DEFAULT NULL::text, in_tenant text DEFAULT NULL::text, goes_on boolean DEFAULT false, OUT taken bigint, OUT answers bigint, OUT fetching bigint, OUT old bigint) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER
@@ -2605,6 +2797,28 @@ BEGIN
     RETURN value;
 END $$;
 
+CREATE FUNCTION toolfleet.watch_tools() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+BEGIN
+    IF NEW.policy IS NULL AND NOT EXISTS (
+        SELECT FROM toolfleet.tool_versions v WHERE v.tool = NEW.tool AND v.policy IS NOT NULL) THEN
+        RETURN NULL;
+    END IF;
+    -- One at a time: the next statement sees what those before have committed.
+    PERFORM FROM toolfleet.fleet FOR UPDATE;
+    UPDATE toolfleet.fleet SET watched_tools = (
+        SELECT array_agg(DISTINCT n.name ORDER BY n.name)
+        FROM (
+            SELECT DISTINCT ON (v.tool) v.tool, v.policy FROM toolfleet.tool_versions v ORDER BY v.tool, v.version DESC) newest
+        CROSS JOIN LATERAL (
+            SELECT json_array_elements_text(newest.policy->'after') AS name
+            UNION ALL SELECT json_array_elements_text(newest.policy->'never_after')
+            UNION ALL SELECT newest.tool WHERE newest.policy->'at_most' IS NOT NULL) n);
+    RETURN NULL;
+END $$;
+
 CREATE FUNCTION toolfleet_tool.succeed(call uuid, attempt uuid, result json) RETURNS TABLE(rev integer, moved_at timestamp with time zone, state text, tool text, tool_version integer, tenant text, session text, dispatcher_id uuid, attempts integer, coercions text, queued_ms bigint, run_ms bigint)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2702,6 +2916,7 @@ CREATE TABLE toolfleet.tool_versions (
     applied_by text NOT NULL,
     losses integer GENERATED ALWAYS AS (((manifest ->> 'losses'::text))::integer) STORED,
     rate_limit json GENERATED ALWAYS AS ((manifest -> 'rate_limit'::text)) STORED,
+    policy json GENERATED ALWAYS AS ((manifest -> 'policy'::text)) STORED,
     CONSTRAINT tool_versions_concurrency_check CHECK (((concurrency >= 1) AND (concurrency <= 1000))),
     CONSTRAINT tool_versions_losses_check CHECK (((losses >= 0) AND (losses <= 100))),
     CONSTRAINT tool_versions_version_check CHECK ((version >= 1))
@@ -3389,8 +3604,21 @@ CREATE TABLE toolfleet.fleet (
     control_rev bigint DEFAULT 0 NOT NULL,
     breaker_rev bigint DEFAULT 0 NOT NULL,
     timeout_rev bigint DEFAULT 0 NOT NULL,
+    watched_tools text[],
     CONSTRAINT fleet_only_row_check CHECK (only_row)
 );
+
+CREATE TABLE toolfleet.happenings (
+    tenant text NOT NULL,
+    scope text NOT NULL,
+    label text NOT NULL,
+    tool text NOT NULL,
+    what text NOT NULL,
+    call_id uuid NOT NULL,
+    CONSTRAINT happenings_scope_check CHECK ((scope = ANY (ARRAY['run'::text, 'session'::text]))),
+    CONSTRAINT happenings_what_check CHECK ((what = ANY (ARRAY['own'::text, 'seen'::text, 'asked'::text, 'succeeded'::text])))
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0', autovacuum_vacuum_insert_threshold='10000');
 
 CREATE TABLE toolfleet.idempotency_keys (
     tenant text NOT NULL,
@@ -3616,6 +3844,15 @@ CREATE TABLE toolfleet.open_counts (
 )
 WITH (fillfactor='40', vacuum_truncate=off, autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0');
 
+CREATE TABLE toolfleet.policy_locks (
+    tenant text NOT NULL,
+    scope text NOT NULL,
+    label text NOT NULL,
+    tool text NOT NULL,
+    made_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT policy_locks_scope_check CHECK ((scope = ANY (ARRAY['run'::text, 'session'::text])))
+);
+
 CREATE TABLE toolfleet.prefix_takeovers (
     takeover_id uuid DEFAULT gen_random_uuid() NOT NULL,
     asked_at timestamp with time zone DEFAULT now() NOT NULL,
@@ -3832,6 +4069,8 @@ ALTER TABLE toolfleet.finished_calls
     ADD CONSTRAINT finished_calls_legal_move CHECK (((from_state = ANY ('{queued,running,in_doubt,awaiting_client}'::toolfleet.call_state[])) AND (state = ANY ('{succeeded,failed,cancelled,expired}'::toolfleet.call_state[])) AND ((from_state <> 'in_doubt'::toolfleet.call_state) OR (state = ANY ('{succeeded,failed}'::toolfleet.call_state[]))))) NOT VALID;
 ALTER TABLE ONLY toolfleet.fleet
     ADD CONSTRAINT fleet_pkey PRIMARY KEY (only_row);
+ALTER TABLE ONLY toolfleet.happenings
+    ADD CONSTRAINT happenings_pkey PRIMARY KEY (tenant, scope, label, tool, what, call_id);
 ALTER TABLE ONLY toolfleet.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (key_hash, tenant);
 ALTER TABLE ONLY toolfleet.interceptor_stats
@@ -3848,6 +4087,8 @@ ALTER TABLE ONLY toolfleet.open_calls
     ADD CONSTRAINT open_calls_pkey PRIMARY KEY (call_id);
 ALTER TABLE ONLY toolfleet.open_counts
     ADD CONSTRAINT open_counts_pkey PRIMARY KEY (tenant, backend, generation);
+ALTER TABLE ONLY toolfleet.policy_locks
+    ADD CONSTRAINT policy_locks_pkey PRIMARY KEY (tenant, scope, label, tool);
 ALTER TABLE ONLY toolfleet.prefix_takeovers
     ADD CONSTRAINT prefix_takeovers_pkey PRIMARY KEY (takeover_id);
 ALTER TABLE ONLY toolfleet.rate_buckets
@@ -3892,6 +4133,8 @@ CREATE INDEX finished_calls_default_run ON toolfleet.finished_calls_default USIN
 CREATE INDEX finished_calls_session ON ONLY toolfleet.finished_calls USING btree (session, call_id) WHERE (session IS NOT NULL);
 
 CREATE INDEX finished_calls_default_session ON toolfleet.finished_calls_default USING btree (session, call_id) WHERE (session IS NOT NULL);
+
+CREATE INDEX happenings_call ON toolfleet.happenings USING btree (call_id);
 
 CREATE INDEX idempotency_keys_call ON toolfleet.idempotency_keys USING brin (call_id) WITH (pages_per_range='32', autosummarize='on');
 
@@ -3961,6 +4204,12 @@ CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.finished_calls FOR EACH 
 
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.finished_calls_default FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 
+CREATE TRIGGER notes_accepted AFTER INSERT ON toolfleet.open_calls FOR EACH ROW WHEN ((new.watched AND (new.awaiting = 'client'::text))) EXECUTE FUNCTION toolfleet.note_happening();
+
+CREATE TRIGGER notes_ended AFTER DELETE ON toolfleet.open_calls FOR EACH ROW WHEN (old.watched) EXECUTE FUNCTION toolfleet.note_happening();
+
+CREATE TRIGGER notes_moved AFTER UPDATE ON toolfleet.open_calls FOR EACH ROW WHEN (((new.watched IS TRUE) AND ((old.watched IS NOT TRUE) OR ((((old.state = ANY (ARRAY['running'::toolfleet.call_state, 'in_doubt'::toolfleet.call_state])) OR (old.awaiting = ANY (ARRAY['client'::text, 'completion'::text])) OR old.effect_unknown) IS TRUE) <> (((new.state = ANY (ARRAY['running'::toolfleet.call_state, 'in_doubt'::toolfleet.call_state])) OR (new.awaiting = ANY (ARRAY['client'::text, 'completion'::text])) OR new.effect_unknown) IS TRUE))))) EXECUTE FUNCTION toolfleet.note_happening();
+
 CREATE TRIGGER opens_buckets AFTER INSERT OR UPDATE ON toolfleet.live_controls FOR EACH ROW WHEN ((new.kind = 'limit'::text)) EXECUTE FUNCTION toolfleet.open_buckets_of_limit();
 
 CREATE TRIGGER person_is_named BEFORE INSERT ON toolfleet.call_decisions FOR EACH ROW EXECUTE FUNCTION toolfleet.name_person();
@@ -3976,5 +4225,7 @@ CREATE TRIGGER renews_buckets AFTER INSERT ON toolfleet.tool_versions FOR EACH R
 CREATE TRIGGER renews_buckets_again AFTER DELETE ON toolfleet.live_controls FOR EACH ROW WHEN ((old.kind = 'limit'::text)) EXECUTE FUNCTION toolfleet.renew_buckets_of_limit();
 
 CREATE TRIGGER renews_buckets_on_change AFTER UPDATE ON toolfleet.live_controls FOR EACH ROW WHEN ((new.kind = 'limit'::text)) EXECUTE FUNCTION toolfleet.renew_buckets_of_limit();
+
+CREATE TRIGGER watches_tools AFTER INSERT ON toolfleet.tool_versions FOR EACH ROW EXECUTE FUNCTION toolfleet.watch_tools();
 ALTER TABLE ONLY toolfleet.interceptor_stats
     ADD CONSTRAINT interceptor_stats_worker_id_fkey FOREIGN KEY (worker_id) REFERENCES toolfleet.worker_processes(worker_id) ON DELETE CASCADE;

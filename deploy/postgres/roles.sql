@@ -110,6 +110,9 @@ BEGIN
         ('kept_answers',     NULL, 'SELECT', 'o'),
         -- Start times: two functions hand them out and close buckets; a dispatcher deletes what is not used any more.
         ('rate_buckets',     NULL, 'SELECT, DELETE', 'd'),
+        -- What policies count: triggers and functions alone write it.
+        ('happenings',       NULL, 'SELECT', 'o'),
+        ('policy_locks',     NULL, 'SELECT', 'o'),
         -- Learned timeouts: workers count run times, a dispatcher looks at them and deletes what is old.
         ('run_times',        NULL, 'SELECT, INSERT, UPDATE', 'w'),
         ('run_times',        NULL, 'SELECT, DELETE', 'd'),
@@ -187,6 +190,8 @@ BEGIN
         ('drop_old_answers',  'd'),
         ('take_starts',       'dw'),
         ('close_bucket',      'w'),
+        ('policy_says',       'w'),
+        ('note_asked',        'd'),
         ('renew_buckets',     'o'),
         ('note_for',          'd'),
         ('plain_number',      'o'),
@@ -243,6 +248,9 @@ BEGIN
         ('breaker_report_at',        '-'),
         ('breaker_permit_at',        '-'),
         ('limit_problem',            '-'),
+        ('watch_tools',              '-'),
+        ('note_happening',           '-'),
+        ('may_have_happened',        '-'),
         ('renew_buckets_of_version', '-'),
         ('renew_buckets_of_limit',   '-'),
         ('open_buckets_of_limit',    '-'),

@@ -227,7 +227,8 @@ fn has_words(actor: &str, note: &str) -> Result<(), Refusal> {
 
 /// Whether a yes may hand the call to the program of its caller, where that runs it.
 ///
-/// A paused tool starts nothing, and what was handed out cannot be kept waiting. What workers run waits for the end of the pause after its yes.
+/// A paused tool starts nothing, and what was handed out cannot be kept waiting; nor would its newest version's policy be judged. What
+/// workers run waits for the end of the pause after its yes, and is judged then.
 async fn may_be_handed_out(
     door: &Door,
     tenant: &Label,
@@ -235,7 +236,7 @@ async fn may_be_handed_out(
     decider: Decider,
 ) -> Result<(), Refusal> {
     let controls = door.registry.controls();
-    if controls.are_none() {
+    if controls.are_none() && !door.registry.has_policies() {
         return Ok(());
     }
     let waiting = approvals::waiting_for_yes(&door.pool, tenant, call).await;
@@ -246,6 +247,19 @@ async fn may_be_handed_out(
     let Some(tool) = tool.filter(|tool| tool.manifest.is_run_by_client()) else {
         return Ok(());
     };
+    let newest = door.registry.current(&waiting.tool);
+    if newest.is_some_and(|newest| newest.manifest.policy.is_some()) {
+        let (name, version) = (&waiting.tool, waiting.tool_version);
+        let what = said!(
+            "a yes would hand the call of version {version} of {name} to its caller's program, where the policy of the newest version cannot \
+             be judged; say no",
+            "同意会把工具 {name} 版本 {version} 的这次调用交给调用方的程序，而在那里无法判断最新版本的 policy；请拒绝"
+        );
+        return Err(Refusal::new(Code::Forbidden, what));
+    }
+    if controls.are_none() {
+        return Ok(());
+    }
     let about = About {
         call_id: call,
         tool: &waiting.tool,

@@ -199,6 +199,7 @@ pub(crate) mod tests {
             args_hash: vec![3; 32],
             original_hash: vec![2; 32],
             lapsed,
+            is_watched: false,
             accepted_at: Some(OffsetDateTime::UNIX_EPOCH),
         }
     }

@@ -8,6 +8,7 @@ use fleet::{
         PgPool,
         accept::NewCall,
         keys::{self, KeyRow},
+        policies,
         read::{self, CallRow},
     },
     telemetry::metrics,
@@ -96,12 +97,33 @@ pub(crate) async fn replay(
     found: &KeyRow,
 ) -> Result<Answer, Refusal> {
     is_call_of(door, submission, found).await?;
+    note(door, submission, found).await?;
     count(submission);
     let (call, tenant) = (found.call_id, &submission.tenant);
     match submission.headers.prefer {
         Prefer::RespondAsync => as_it_stands(door, call, tenant, true).await,
         Prefer::Wait(wait) => wait_for(door, call, tenant, wait, true).await,
     }
+}
+
+/// Notes for the policies that the run and session of this submission are answered with a call, before they are: what it has done
+/// counts there too, though it is of another run.
+pub(crate) async fn note(
+    door: &Door,
+    submission: &Submission,
+    found: &KeyRow,
+) -> Result<(), Refusal> {
+    let (run, session) = (
+        submission.headers.run.as_ref(),
+        submission.headers.session.as_ref(),
+    );
+    if !found.is_watched || (run.is_none() && session.is_none()) {
+        return Ok(());
+    }
+    let noting = policies::note_asked(&door.pool, found.call_id, run, session);
+    Box::pin(noting)
+        .await
+        .map_err(|error| Refusal::unreadable(&error))
 }
 
 /// Counts a repetition that does not run.

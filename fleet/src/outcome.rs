@@ -168,6 +168,8 @@ pub struct ToolFailure {
     pub details: Option<serde_json::Value>,
     /// Whether the tool's answer is there all the same: see [`ToolFailure::mended`].
     pub(crate) is_mark: bool,
+    /// Whether the same call may be made once another tool was called, which the message names.
+    pub(crate) is_early: bool,
     /// Why the platform ended the attempt, where the tool was not the reason.
     pub(crate) taken_back: Option<TakenBack>,
     /// What the tool waits for: then it is no failure, unless the call cannot wait.
@@ -240,6 +242,7 @@ impl ToolFailure {
             retry_after_ms: None,
             details: None,
             is_mark: false,
+            is_early: false,
             taken_back: None,
             wanted: None,
         }
@@ -249,6 +252,13 @@ impl ToolFailure {
     #[must_use]
     pub fn bounded(mut self) -> Self {
         self.message = self.message.map(bounded);
+        self
+    }
+
+    /// Marks a call that came before another one that must have succeeded first; the message names that tool.
+    #[must_use]
+    pub const fn early(mut self) -> Self {
+        self.is_early = true;
         self
     }
 

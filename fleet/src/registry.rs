@@ -196,6 +196,14 @@ impl Registry {
         })
     }
 
+    /// Whether the newest version of any tool has a policy.
+    pub fn has_policies(&self) -> bool {
+        self.read(|known| {
+            let mut newest = known.tools.values().filter_map(Versions::newest);
+            newest.any(|tool| tool.manifest.policy.is_some())
+        })
+    }
+
     /// The newest version of every tool, retired or not: retired ones may have open calls.
     pub fn all_current(&self) -> Vec<Arc<Tool>> {
         self.read(|known| {

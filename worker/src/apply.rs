@@ -50,6 +50,11 @@ pub(crate) async fn apply(
             Applied::Created => {
                 created = true;
                 tracing::info!(%tool, version, "applied a tool of this program");
+                let unknown = tools::unknown_in_policy(&mut *connection, manifest).await?;
+                if !unknown.is_empty() {
+                    // Another program may bring them.
+                    tracing::warn!("{}", tools::misspelt(manifest, &unknown));
+                }
             }
             Applied::Unchanged => {}
             Applied::Conflict => wrong.push(format!(

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use crate::{
     dispose::Skip,
+    gate,
     stage::{Attempt, Gated, Running, millis},
     worker::WorkerProcess,
 };
@@ -72,6 +73,10 @@ pub(crate) async fn claim(worker: &WorkerProcess, mut gated: Gated) -> Result<Ru
                     return Err(Skip::StartsIn(wait));
                 }
                 Some(Limited::Busy) => return Err(Skip::StartsBusy),
+                Some(Limited::Forbidden) => {
+                    let round = gated.round.as_deref_mut();
+                    return Err(Box::pin(gate::forbid(worker, call, &tool, round)).await);
+                }
                 None => return Err(Box::pin(why_not(worker, call)).await),
             }
         }

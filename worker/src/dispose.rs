@@ -36,7 +36,7 @@ pub(crate) enum Skip {
     Limited,
     /// The call has a start time, which is so far away.
     StartsIn(Duration),
-    /// Another transaction has the bucket of the call's start times.
+    /// Other claims are before it: they have the bucket of the call's start times, or what its policy counts.
     StartsBusy,
     /// This worker does not know the tool's version, or cannot get its secrets. The call waits in the ledger.
     CannotRun,
@@ -44,7 +44,7 @@ pub(crate) enum Skip {
     NoProgramSlot,
     /// The tool refused the arguments before anything ran; the call is ended.
     Refused,
-    /// An interceptor refused the call; it is ended.
+    /// An interceptor or the policy of its tool refused the call; it is ended.
     Denied,
     /// An interceptor lets the call wait, or has failed; it waits in the ledger.
     NoConsent,

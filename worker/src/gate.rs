@@ -1,7 +1,7 @@
 //! The gate: every check that can refuse the call without an effect, before the claim.
 //!
-//! It finds the tool's version, reads the arguments, looks for a pause, asks the program's interceptors, looks for a kept answer,
-//! renders the request, resolves secrets, and asks whether the target may be tried.
+//! It finds the tool's version, reads the arguments, looks for a pause, asks the policy and the program's interceptors, looks for a
+//! kept answer, renders the request, resolves secrets, and asks whether the target may be tried.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ use crate::{
     dispose::Skip,
     interceptor::EndedView,
     onion::Round,
-    pause,
+    pause, policy,
     programs::{ProgramSlot, Turn},
     redact::RedactedFailures,
     stage::{Gated, Rendered},
@@ -77,6 +77,11 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
     }
     let seen = Seen::of(&args, read.as_ref());
     pause::pass(worker, &pointer, &tool, seen).await?;
+    if policy::is_there(manifest, newest)
+        && Box::pin(policy_refuses(worker, call, &tool, None)).await?
+    {
+        return Err(Skip::Denied);
+    }
     let mut round = match (&read, worker.interceptors.is_empty()) {
         (Some(read), false) => Some(Box::pin(consent(worker, &pointer, &tool, &args, read)).await?),
         (_, _) => None,
@@ -127,8 +132,8 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
     }
 }
 
-/// What the rate limit may do, where the tool has a limit or had one when the call was accepted. The ledger decides by its own
-/// count.
+/// What the rate limit may do, where the claim asks the ledger for more than the call, or did for the version that it was accepted
+/// with. The ledger decides by its own count.
 fn limited(
     worker: &WorkerProcess,
     pointer: &Pointer,
@@ -136,7 +141,8 @@ fn limited(
     newest: Option<&Manifest>,
 ) -> Option<InterceptMode> {
     let name = &tool.manifest.name;
-    let is_limited = tool.manifest.is_limited() || newest.is_some_and(Manifest::is_limited);
+    let is_limited =
+        tool.manifest.is_judged_by_claim() || newest.is_some_and(Manifest::is_judged_by_claim);
     let mode = || brakes::mode_of(worker, Brake::RateLimit, name, pointer.tenant.as_ref());
     is_limited.then(mode)
 }
@@ -354,6 +360,41 @@ async fn deny(worker: &WorkerProcess, mut round: Box<Round>, failure: ToolFailur
             }
             Skip::Denied
         }
+        Err(skip) => skip,
+    }
+}
+
+/// Ends a call that breaks a rule of its policy, by what has happened until now; the claim asks again, under its locks. Whether it
+/// does.
+async fn policy_refuses(
+    worker: &WorkerProcess,
+    call: CallId,
+    tool: &Tool,
+    round: Option<&mut Round>,
+) -> Result<bool, Skip> {
+    let name = &tool.manifest.name;
+    let Some(failure) = policy::refusal(worker, call, name).await? else {
+        return Ok(false);
+    };
+    let row = queued(worker, call).await?;
+    let state = end_queued(worker, call, tool, &row, Some(failure)).await?;
+    if let (Some(round), Some(state)) = (round, state) {
+        round.ended(EndedView::Refused(state));
+    }
+    Ok(true)
+}
+
+/// Ends a call whose claim found that it breaks a rule of its policy. Where what may have happened by then is known not to have by
+/// now, the claim is tried again.
+pub(crate) async fn forbid(
+    worker: &WorkerProcess,
+    call: CallId,
+    tool: &Tool,
+    round: Option<&mut Round>,
+) -> Skip {
+    match policy_refuses(worker, call, tool, round).await {
+        Ok(true) => Skip::Denied,
+        Ok(false) => Skip::StartsBusy,
         Err(skip) => skip,
     }
 }

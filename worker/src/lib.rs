@@ -72,6 +72,7 @@ mod stage;
 mod arguments;
 mod gate;
 mod pause;
+mod policy;
 
 mod breaker;
 mod cache;

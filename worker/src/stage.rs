@@ -51,7 +51,7 @@ pub(crate) struct Gated {
     pub(crate) round: Option<Box<Round>>,
     /// The slot of a program, until it is over.
     pub(crate) program: Option<ProgramSlot>,
-    /// What the rate limit of its tool may do; `None`: the tool has no limit, neither of starts nor of attempts.
+    /// What the rate limit of its tool may do; `None`: the tool has no policy and no limit, neither of starts nor of attempts.
     pub(crate) limited: Option<InterceptMode>,
     /// How long its attempt may take, if its call has as much time left.
     pub(crate) timeout: Duration,

@@ -15,6 +15,8 @@ use fleet::{
     hold::{HeldWhy, Line},
     ids::CallId,
     rate_key::RateKey,
+    said,
+    wire::code::Code,
 };
 
 pub(crate) use self::decision::{Facts, NoSlot, line_of};
@@ -66,6 +68,9 @@ pub(crate) async fn admit(
             repeated,
             ..Facts::default()
         })?;
+    }
+    if tool.is_run_by_client() && newest.policy.is_some() {
+        return Err(unjudged(checked));
     }
     let rate_key = key::of(tenant, checked).await?;
     let (quota, no_quota) = match door.quota.admit(tenant, call).await {
@@ -125,6 +130,16 @@ pub(crate) async fn admit(
         quota,
         running: running.unwrap_or_default(),
     })
+}
+
+/// An older version is for the program of its caller, and would be handed out without a look at the newest one's policy.
+fn unjudged(checked: &Checked) -> Refusal {
+    let (name, version) = (&checked.tool.manifest.name, checked.tool.manifest.version);
+    let what = said!(
+        "version {version} of {name} would be run by the caller's program, where its policy cannot be judged; ask for the newest version",
+        "工具 {name} 的版本 {version} 由调用方的程序运行，无法判断它的 policy；请使用最新版本"
+    );
+    Refusal::new(Code::Forbidden, what)
 }
 
 /// Whether a request may go on, by the facts that are known before its call is read.

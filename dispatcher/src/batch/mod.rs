@@ -323,12 +323,16 @@ impl<'a> Batch<'a> {
 
     /// A key names a call already: the same one, or one with other arguments, which is a conflict.
     async fn meet(&mut self, place: usize, submission: Submission, key: &KeyRow) {
-        match replay::is_call_of(self.door, &submission, key).await {
+        let is_its_call = async {
+            replay::is_call_of(self.door, &submission, key).await?;
+            replay::note(self.door, &submission, key).await
+        };
+        match is_its_call.await {
             Ok(()) => {
                 replay::count(&submission);
                 self.known.push((place, submission, key.call_id));
             }
-            Err(reused) => self.refuse(place, named(&submission), reused),
+            Err(refusal) => self.refuse(place, named(&submission), refusal),
         }
     }
 

@@ -109,6 +109,9 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
         };
         fallback.check(&owner, &mut problems);
     }
+    if let Some(policy) = &manifest.policy {
+        policy.check(&manifest.name, manifest.key_policy(), &mut problems);
+    }
     doubts(manifest, &mut problems);
     answers(manifest, &mut problems);
     interceptors(manifest, &mut problems);

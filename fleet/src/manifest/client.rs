@@ -13,6 +13,7 @@ pub(super) fn check(manifest: &Manifest, problems: &mut Problems) {
         ("breaker", manifest.breaker.is_some()),
         ("cache", manifest.cache.is_some()),
         ("fallback", manifest.fallback.is_some()),
+        ("policy", manifest.policy.is_some()),
         ("interceptors", !manifest.interceptors.is_empty()),
         ("max_queue_wait", manifest.max_queue_wait.is_some()),
         ("losses", manifest.losses != Manifest::LOSSES),

@@ -64,6 +64,8 @@ pub enum UnfitTool {
     Writes,
     /// The fleet bounds its attempts: a place or a start time is taken with a claim, and it would have none of its own.
     Limited,
+    /// Its policy decides by the run or session of a call, and such a question is of none.
+    Ruled,
     /// It has a fallback itself.
     FallsBack,
     /// Other workers run it: those of this tool may lack its programs, interceptors and network.
@@ -92,6 +94,9 @@ impl UnfitTool {
             }
             Self::Limited => {
                 "has a concurrency or a rate_limit, which only a call of its own can keep; name a tool without"
+            }
+            Self::Ruled => {
+                "has a policy, which judges calls by their run or session, and such a question is of none; name a tool without"
             }
             Self::FallsBack => {
                 "has a fallback itself, and there is one step only; name what stands behind it"

@@ -1,6 +1,6 @@
 //! A tool manifest: what an operator writes, what is stored as an immutable version.
 //!
-//! `version` is the content of one file; `policy`, `approval`, `retry`, `rate`, `breaker`, `cache`, `fallback`, `probe`, `timeout`, `large_result`, `client`, `completion`, `executor` and `sandbox` are parts of it. `parse` reads a file in
+//! `version` is the content of one file; `policy`, `approval`, `retry`, `rate`, `rules`, `breaker`, `cache`, `fallback`, `probe`, `timeout`, `large_result`, `client`, `completion`, `executor` and `sandbox` are parts of it. `parse` reads a file in
 //! three steps: `document` (YAML or JSON), the schema of a manifest with its `advice`, and `check` for what its fields say
 //! together. For that, `required` looks at the input schema, and `request` and `sql` at the two executors that are written as
 //! text. `lint` warns of what a model may misunderstand.
@@ -19,6 +19,7 @@ mod policy;
 pub(crate) mod probe;
 mod rate;
 pub(crate) mod retry;
+mod rules;
 mod sandbox;
 mod size;
 mod timeout;
@@ -58,6 +59,7 @@ pub use self::{
     problem::ManifestProblem,
     rate::{OnLimit, RateBy, RateLimit},
     retry::{RetryPolicy, RetryStrategy},
+    rules::{AtMost, AtMostPer, Policy},
     sandbox::{Network, Sandbox},
     timeout::{LearnedFrom, LearnedTimeout, Timeout},
     version::Manifest,

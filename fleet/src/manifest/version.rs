@@ -19,6 +19,7 @@ use super::{
     probe::ProbeSpec,
     rate::{OnLimit, RateLimit},
     retry::RetryPolicy,
+    rules::Policy,
     sandbox::Sandbox,
     size,
     timeout::Timeout,
@@ -78,6 +79,9 @@ pub struct Manifest {
     /// What becomes of a new call that could not start at once, by `rate_limit`.
     #[serde(default, skip_serializing_if = "OnLimit::is_default")]
     pub on_limit: OnLimit,
+    /// What must, and what must not, have happened before in the run or session of a call. `None`: anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Policy>,
     /// When a failed attempt is followed by another.
     #[serde(default)]
     pub retry: RetryPolicy,
@@ -275,7 +279,7 @@ impl Manifest {
         matches!(self.executor, ExecutorSpec::Client(_))
     }
 
-    /// Whether it may be asked about a doubt, or before a yes: a read that workers run, that answers at once, and that nobody has to agree to.
+    /// Whether it may be asked about a doubt, or before a yes: a read that workers run, that answers at once, that nobody has to agree to, and that has no policy.
     pub const fn may_probe(&self) -> bool {
         self.unfit_to_be_asked().is_none()
     }
@@ -290,6 +294,8 @@ impl Manifest {
             Some(UnfitTool::AnswersLater)
         } else if !matches!(self.effect, Effect::Read) {
             Some(UnfitTool::Writes)
+        } else if self.policy.is_some() {
+            Some(UnfitTool::Ruled)
         } else {
             None
         }
@@ -321,6 +327,11 @@ impl Manifest {
         } else {
             None
         }
+    }
+
+    /// Whether its claims ask the ledger for more than the call: for a place or a start time, or what its policy says.
+    pub const fn is_judged_by_claim(&self) -> bool {
+        self.is_limited() || self.policy.is_some()
     }
 
     /// Whether a new call takes its start time at the door, or is refused.

@@ -23,6 +23,8 @@ pub struct KeyRow {
     pub original_hash: Vec<u8>,
     /// Whether its call has been terminal for longer than the key lives.
     pub lapsed: bool,
+    /// Whether a policy wants to know in which runs and sessions it was asked for.
+    pub is_watched: bool,
     /// When the call was accepted; `None`: the call is in no table any more.
     pub accepted_at: Option<OffsetDateTime>,
 }
@@ -56,6 +58,7 @@ pub async fn find_keys(
     let reading = sqlx::query(
         "SELECT k.key_hash, k.call_id, k.tool, k.tool_version, k.args_hash, k.original_hash, \
                 toolfleet.key_lapsed(k.call_id) AS lapsed, \
+                coalesce(k.tool = ANY ((SELECT f.watched_tools FROM toolfleet.fleet f)::text[]), false) AS is_watched, \
                 coalesce((SELECT o.accepted_at FROM toolfleet.open_calls o WHERE o.call_id = k.call_id), \
                          (SELECT f.accepted_at FROM toolfleet.finished_calls f WHERE f.call_id = k.call_id)) AS accepted_at \
          FROM toolfleet.idempotency_keys k \
@@ -77,6 +80,7 @@ pub async fn find_keys(
             args_hash: row.try_get("args_hash")?,
             original_hash: row.try_get("original_hash")?,
             lapsed: row.try_get("lapsed")?,
+            is_watched: row.try_get("is_watched")?,
             accepted_at: row.try_get("accepted_at")?,
         };
         Ok((hash, key))

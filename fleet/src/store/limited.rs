@@ -1,5 +1,6 @@
-//! Claims a call of a tool with a limit: of attempts at a time, of starts in a time, or both. With the call, a place of its tool
-//! and a start time are taken, or there is none.
+//! Claims a call of a tool with a limit, of attempts at a time, of starts in a time, or both, or with a policy.
+//!
+//! With the call, a place of its tool and a start time are taken, or there is none; and it starts only if its policy lets it.
 
 use std::{collections::HashMap, sync::LazyLock, time::Duration};
 
@@ -52,8 +53,11 @@ pub enum Limited {
     NoStart,
     /// It has a start time so far away, which counts for a second from then on: it is to be claimed again by then.
     StartsIn(Duration),
-    /// Another transaction has the bucket of its start times: nothing was changed, and the claim may be tried again soon.
+    /// Other claims are before it: they have the bucket of its start times or the lock of its policy, or more calls of its run came
+    /// at once than may happen. Nothing was changed, and the claim may be tried again soon.
     Busy,
+    /// It breaks a rule of its tool's policy; nothing was changed.
+    Forbidden,
 }
 
 impl Limited {
@@ -75,6 +79,10 @@ impl Limited {
 ///
 /// Start times are handed out under the lock of their bucket (`toolfleet.take_starts`), after the places. A claim that gets one
 /// within half a second waits for it with its message, one that gets none goes back into its tool's line.
+///
+/// What its policy says is asked before both, under a lock of its tool and run, or session (`toolfleet.policy_says`), which lasts
+/// until the claim is committed: so of as many claims as there are, no more start than may happen. A call that is refused takes
+/// neither a place nor a start time.
 #[derive(Debug)]
 pub struct ClaimLimited {
     worker: WorkerId,
@@ -154,6 +162,7 @@ fn decision(row: &PgRow) -> Result<Limited, sqlx::Error> {
         "no_start" => Limited::NoStart,
         "later" => Limited::StartsIn(left(row.try_get("wait_ms")?)),
         "busy" => Limited::Busy,
+        "forbidden" => Limited::Forbidden,
         other => {
             let error = format!("{other:?} is not a known verdict");
             return Err(sqlx::Error::Decode(error.into()));

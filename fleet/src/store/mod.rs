@@ -43,6 +43,7 @@ pub mod migrate;
 pub mod open_counts;
 pub mod park;
 pub mod pauses;
+pub mod policies;
 pub mod postpone;
 pub mod probe;
 pub mod quarantine;

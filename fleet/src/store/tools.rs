@@ -87,6 +87,7 @@ pub async fn apply(
              WHERE NOT EXISTS (SELECT FROM toolfleet.tool_versions WHERE tool = $1 AND version = $2) \
                AND ($7::text IS NULL OR ( \
                    SELECT manifest->>'effect' = 'read' AND manifest->'executor'->'client' IS NULL AND manifest->'approval' IS NULL \
+                          AND policy IS NULL \
                    FROM toolfleet.tool_versions WHERE tool = $7 ORDER BY version DESC LIMIT 1)) \
              RETURNING registry_rev), \
          places AS ( \
@@ -130,7 +131,9 @@ pub fn probe_unfit(manifest: &Manifest) -> String {
         || "a tool that it names".to_owned(),
         |probe| format!("the tool of its probe, {},", probe.tool),
     );
-    format!("{asked} is not applied, is no read that workers run, or needs an approval")
+    format!(
+        "{asked} is not applied, is no read that workers run, needs an approval, or has a policy"
+    )
 }
 
 /// Why a manifest is refused as [`Applied::PreviewUnfit`], and what to do.
@@ -241,6 +244,42 @@ pub async fn revisions(pool: &PgPool) -> Result<Revisions, StoreError> {
         breakers,
         timeouts,
     })
+}
+
+/// Which tools the policy of this manifest names that were never applied, in their order. One statement, and none without a policy;
+/// changes nothing.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn unknown_in_policy(
+    connection: &mut PgConnection,
+    manifest: &Manifest,
+) -> Result<Vec<ToolName>, StoreError> {
+    let Some(policy) = &manifest.policy else {
+        return Ok(Vec::new());
+    };
+    let named: Vec<&ToolName> = policy.named().collect();
+    let known: Vec<String> = sqlx::query_scalar(
+        "SELECT n.tool FROM unnest($1::text[]) AS n (tool) \
+         WHERE EXISTS (SELECT FROM toolfleet.tool_versions v WHERE v.tool = n.tool)",
+    )
+    .bind(named.iter().map(|tool| tool.as_str()).collect::<Vec<_>>())
+    .fetch_all(connection)
+    .await
+    .map_err(|error| StoreError::from_sqlx("look for tools that were never applied", error))?;
+    let is_unknown = |tool: &&ToolName| !known.iter().any(|known| known == tool.as_str());
+    Ok(named.into_iter().filter(is_unknown).cloned().collect())
+}
+
+/// A sentence for whoever applies a manifest whose policy names tools that were never applied.
+pub fn misspelt(manifest: &Manifest, unknown: &[ToolName]) -> String {
+    let names: Vec<&str> = unknown.iter().map(ToolName::as_str).collect();
+    format!(
+        "the policy of {} names {}, and no such tool was ever applied; is it misspelt?",
+        manifest.name,
+        names.join(", ")
+    )
 }
 
 /// Numbers that move when something changes: what a process has read at the same number is still so.

@@ -135,9 +135,9 @@ async fn claim(worker: &Worker, call: CallId) -> Claim {
             Claim::Ours(attempt)
         }
         Some(Limited::NoSlot) => Claim::NoSlot,
-        Some(Limited::NoStart | Limited::StartsIn(_) | Limited::Busy) => {
-            panic!("nothing limits how often it starts")
-        }
+        Some(
+            other @ (Limited::NoStart | Limited::StartsIn(_) | Limited::Busy | Limited::Forbidden),
+        ) => panic!("only places are limited: {other:?}"),
         None => Claim::NotOurs,
     }
 }

@@ -17,6 +17,7 @@ mod accept;
 mod claim;
 mod limited;
 mod places;
+mod policies;
 mod rates;
 
 mod complete;

@@ -99,6 +99,8 @@ async fn what_makes_no_sense_of_an_interceptor_is_refused_with_its_reason() {
             "no worker has an interceptor of this name",
         ),
         (mode(of("pause"), "\"off\""), "pause is mandatory"),
+        (mode(of("policy"), "\"off\""), "policy is mandatory"),
+        (mode(of("policy"), "\"observe\""), "policy is mandatory"),
         (
             mode(of("ceiling"), "\"off\""),
             "the interceptor is mandatory",

@@ -227,6 +227,16 @@ const MATRIX: &[(&str, &str)] = &[
         "m",
         "SELECT toolfleet.answer_verdict(NULL, gen_random_uuid(), 1)",
     ),
+    // Policies: what happened is noted by triggers and asked through one function.
+    (
+        "mw",
+        "SELECT toolfleet.policy_says('acme', 'charge', 'r', 's', false, true)",
+    ),
+    ("md", "SELECT toolfleet.note_asked({queued}, 'r', 's')"),
+    ("mo", "SELECT tool FROM toolfleet.happenings"),
+    ("m", "DELETE FROM toolfleet.happenings"),
+    ("mo", "SELECT tool FROM toolfleet.policy_locks"),
+    ("m", "UPDATE toolfleet.fleet SET watched_tools = NULL"),
     ("md", "SELECT tat FROM toolfleet.rate_buckets"),
     ("md", "DELETE FROM toolfleet.rate_buckets"),
     ("m", "UPDATE toolfleet.rate_buckets SET tat = now()"),

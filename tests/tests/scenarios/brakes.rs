@@ -297,7 +297,11 @@ async fn breakers_and_limits_are_set_on_the_fleets_subject_and_no_tenant_takes_a
             "pause is mandatory",
         ),
         (
-            json!({"do": "set", "interceptor": "policy", "mode": "off"}),
+            json!({"do": "set", "interceptor": "policy", "mode": "observe"}),
+            "policy is mandatory",
+        ),
+        (
+            json!({"do": "set", "interceptor": "ceiling", "mode": "off"}),
             "no worker has",
         ),
         (

@@ -66,6 +66,9 @@ mod own_executor;
 mod own_tcp;
 
 mod interceptors;
+mod policies;
+mod policies_by_key;
+mod policies_waits;
 
 mod drain;
 mod upgrade;

@@ -54,34 +54,41 @@ async fn a_call_that_has_no_brake_costs_three_statements() {
         witness.tool("kept", "read") + "cache: {ttl: 5m}\n",
         // What its tool answers needs nothing to stand in.
         witness.tool("stood_by", "read") + "fallback: {stub: {known: false}}\n",
+        witness.tool("ruled", "read")
+            + "policy: {at_most: {calls: 1000, per: run}, never_after: [braked]}\n",
     ];
     let fleet = Fleet::start_on(database, Spec::with(tools)).await;
     for tool in ["look", "stood_by"] {
         let first = fleet.submit(tool, &json!({"what": "x"})).wait().await;
         assert_eq!(first["state"], "succeeded");
-        let before = executed(&std::fs::read_to_string(cluster.log()).unwrap());
-        for _ in 0..CALLS {
-            let answer = fleet.submit(tool, &json!({"what": "x"})).wait().await;
-            assert_eq!(answer["state"], "succeeded", "{}", *answer);
-        }
-        let after = executed(&std::fs::read_to_string(cluster.log()).unwrap());
-        let mut often: Vec<(usize, &str)> = after
-            .iter()
-            .map(|(text, times)| {
-                (
-                    times - before.get(text).copied().unwrap_or(0),
-                    text.as_str(),
-                )
-            })
-            .filter(|(times, _)| *times >= CALLS)
-            .collect();
-        often.sort_unstable();
-        for (times, text) in &often {
-            println!("{times} × {}", text.chars().take(100).collect::<String>());
-        }
-        let times: Vec<usize> = often.iter().map(|(times, _)| *times).collect();
-        assert_eq!(times, [CALLS; 3]);
+        each_call_costs(3, tool, &fleet, &cluster).await;
     }
     // The witness counts what it is asked; all of that were attempts.
     assert_eq!(witness.asked("x"), 2 * (CALLS + 1));
+    // What its policy says costs one more, at the gate; the claim asks in its own.
+    each_call_costs(4, "ruled", &fleet, &cluster).await;
+}
+
+/// Makes so many calls of a tool, and sees so many statements executed once for each.
+async fn each_call_costs(statements: usize, tool: &str, fleet: &Fleet, cluster: &Cluster) {
+    let before = executed(&std::fs::read_to_string(cluster.log()).unwrap());
+    for _ in 0..CALLS {
+        let call = fleet.submit(tool, &json!({"what": "x"}));
+        let answer = call.header("Toolfleet-Run", "r").wait().await;
+        assert_eq!(answer["state"], "succeeded", "{}", *answer);
+    }
+    let after = executed(&std::fs::read_to_string(cluster.log()).unwrap());
+    let mut often: Vec<(usize, &str)> = after
+        .iter()
+        .map(|(text, times)| {
+            (
+                times - before.get(text).copied().unwrap_or(0),
+                text.as_str(),
+            )
+        })
+        .filter(|(times, _)| *times >= CALLS)
+        .collect();
+    often.sort_unstable();
+    let times: Vec<usize> = often.iter().map(|(times, _)| *times).collect();
+    assert_eq!(times, vec![CALLS; statements], "{often:#?}");
 }

@@ -14,7 +14,8 @@ use fleet::{
         askers,
         migrate::migrate,
         tools::{
-            Applied, apply, breaker_forced, fallback_unfit, named_twice, preview_unfit, probe_unfit,
+            Applied, apply, breaker_forced, fallback_unfit, misspelt, named_twice, preview_unfit,
+            probe_unfit, unknown_in_policy,
         },
         workers::{self, Evidence, Fence},
     },
@@ -152,7 +153,11 @@ async fn apply_file(
                     "{}: {changed}applied as version {version}{own}{late}",
                     next.name
                 );
-                return Ok(std::iter::once(applied).chain(let_down).collect());
+                // Its file may come later.
+                let unknown = unknown_in_policy(&mut connection, &next).await?;
+                let misspelt = (!unknown.is_empty()).then(|| misspelt(&next, &unknown));
+                let lines = std::iter::once(applied).chain(let_down);
+                return Ok(lines.chain(misspelt).collect());
             }
             Applied::Unchanged => return Ok(Vec::new()),
             // Another program took it just now: look again.

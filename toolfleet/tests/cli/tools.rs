@@ -360,6 +360,48 @@ async fn a_tool_is_retired_once_and_offered_again_by_a_newer_version_alone() {
     postgres.stop().await;
 }
 
+/// What is misspelt in `never_after` would forbid nothing, and in `after` everything.
+#[tokio::test]
+async fn a_policy_names_tools_that_are_applied_before_it_or_with_it() {
+    let folder = folder();
+    let postgres = postgres(folder.path(), true).await;
+    migrate(&ledger(&postgres.url())).await.unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    let mail = LOOK.replace("name: look", "name: mail");
+    let policy = "policy: {after: [confirm, glance], never_after: [look]}\n";
+    write("mail.yaml", &(mail.clone() + policy));
+    write(
+        "look.yaml",
+        &(LOOK.to_owned() + "policy: {never_after: [mail]}\n"),
+    );
+    let tools = |arguments: &[&str]| {
+        let mut command = program(&[&["tools"], arguments].concat());
+        command.current_dir(folder.path());
+        command.env("DATABASE_URL", postgres.url());
+        command.env("NATS_URL", "nats://127.0.0.1:1");
+        run(command)
+    };
+    let refused = tools(&["apply", "mail.yaml", "look.yaml"]);
+    assert_eq!(refused.code, 1, "{}{}", refused.out, refused.err);
+    let lines: Vec<&str> = refused.out.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", refused.out);
+    for (line, tool) in lines.iter().zip(["confirm", "glance"]) {
+        let says = format!("mail.yaml:/policy: it names {tool}, and no such tool was ever applied");
+        assert!(line.starts_with(&says), "{line}");
+    }
+    assert!(refused.err.contains("nothing was applied"));
+    let refused = tools(&["apply", "mail.yaml", "--json"]).json();
+    assert_eq!(refused[0]["problems"][2]["path"], "/policy");
+    assert_eq!(tools(&["list", "--json"]).json(), json!([]));
+    // Each names the other.
+    write("mail.yaml", &(mail + "policy: {never_after: [look]}\n"));
+    let applied = tools(&["apply", "look.yaml", "mail.yaml"]);
+    assert_eq!(applied.code, 0, "{}{}", applied.out, applied.err);
+    let again = tools(&["apply", "mail.yaml"]);
+    assert_eq!(again.out, "mail version 1: unchanged\n");
+    postgres.stop().await;
+}
+
 #[test]
 fn two_files_with_one_tool_are_a_problem_of_both_and_nothing_is_applied() {
     let folder = folder();

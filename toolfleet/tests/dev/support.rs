@@ -89,15 +89,27 @@ impl DevProcess {
             child,
             file,
         };
-        wait_until("dev.json", || {
-            assert!(
-                started.child.try_wait().unwrap().is_none(),
-                "dev ended instead of starting"
-            );
-            written_at(&started.file).is_some_and(|now| Some(now) != before)
-        })
-        .await;
+        let until = Instant::now() + LONG;
+        while written_at(&started.file).is_none_or(|now| Some(now) == before) {
+            if let Some(status) = started.child.try_wait().unwrap() {
+                panic!(
+                    "dev ended instead of starting, {status}: {}",
+                    started.said().await
+                );
+            }
+            assert!(Instant::now() < until, "waited {LONG:?} for dev.json");
+            sleep(Duration::from_millis(10)).await;
+        }
         started
+    }
+
+    /// Why it has ended.
+    async fn said(&mut self) -> String {
+        let mut said = String::new();
+        let stderr = self.child.stderr.as_mut().unwrap();
+        let read = timeout(LONG, stderr.read_to_string(&mut said)).await;
+        read.unwrap().unwrap();
+        said
     }
 
     pub(crate) fn state(&self) -> DevState {

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use fleet::{
     call::Language,
-    manifest::{KeyPolicy, LearnedTimeout, RateLimit, RetryPolicy, SensitiveMode, format_duration},
+    manifest::{
+        KeyPolicy, LearnedTimeout, Policy, RateLimit, RetryPolicy, SensitiveMode, format_duration,
+    },
 };
 use serde_json::{Map, Value, json};
 
@@ -58,6 +60,13 @@ impl Settings {
     pub fn rate_limit(self, limit: &RateLimit) -> Self {
         let limit = serde_json::to_value(limit).expect("a limit has only string keys");
         self.field("rate_limit", limit)
+    }
+
+    /// What must, and what must not, have happened before in the run or session of a call; anything if not set.
+    #[must_use]
+    pub fn policy(self, policy: &Policy) -> Self {
+        let policy = serde_json::to_value(policy).expect("a policy has only string keys");
+        self.field("policy", policy)
     }
 
     /// The queue of its calls. If not set, it is named like the tool, so that only workers that pull it, which are those that

@@ -1123,6 +1123,7 @@ fn a_tool_stands_in_for_another_only_if_it_changes_nothing_and_needs_nothing_of_
             json!({"rate_limit": {"calls": 1, "per": "1s"}}),
             UnfitTool::Limited,
         ),
+        (json!({"policy": {"after": ["confirm"]}}), UnfitTool::Ruled),
         (json!({"fallback": {"stub": 1}}), UnfitTool::FallsBack),
         (json!({"queue": "dmz"}), UnfitTool::Elsewhere),
         (
@@ -1220,11 +1221,7 @@ fn a_rate_that_makes_no_sense_is_refused_with_what_to_write() {
             "/calls",
             "write 1 to 1000000, or leave the field out",
         ),
-        (
-            of("calls", json!(1_000_001)),
-            "/calls",
-            "write 1 to 1000000",
-        ),
+        (of("calls", json!(1_000_001)), "/calls", "write 1 to 1000"),
         (of("calls", json!(1.5)), "/calls", "; write "),
         (of("calls", json!("5")), "/calls", "write 5"),
         (json!({"calls": 101, "per": "1ms"}), "/calls", "write fewer"),
@@ -1382,6 +1379,121 @@ fn a_call_can_be_refused_over_a_limit_that_is_there() {
             .contains("; write one, or leave on_limit out"),
         "{problems:?}"
     );
+}
+
+#[test]
+fn a_policy_has_rules_and_is_stored_as_it_is_written() {
+    let names: Vec<String> = (0..32).map(|n| format!("tool_{n}")).collect();
+    for accepted in [
+        json!({"at_most": {"calls": 1, "per": "run"}}),
+        json!({"at_most": {"calls": 1_000, "per": "session"}}),
+        json!({"after": ["confirm"]}),
+        json!({"never_after": names}),
+        json!({"at_most": {"calls": 5, "per": "run"}, "after": ["confirm", "look"], "never_after": ["read_secrets"]}),
+    ] {
+        let manifest = parse(&with(&json!({"policy": accepted}))).unwrap();
+        assert!(manifest.is_judged_by_claim() && !manifest.is_limited());
+        let written = serde_json::to_value(&manifest).unwrap();
+        assert_eq!(written["policy"], accepted);
+    }
+    let manifest = parse(&with(&json!({}))).unwrap();
+    assert!(!manifest.is_judged_by_claim());
+    // The release before reads every manifest that does not use it.
+    let written = serde_json::to_value(&manifest).unwrap();
+    assert_eq!(written.get("policy"), None);
+}
+
+#[test]
+fn a_policy_that_makes_no_sense_is_refused_with_what_to_write() {
+    let own = parse(&with(&json!({}))).unwrap().name;
+    let at_most = |calls: Value, per: &str| json!({"at_most": {"calls": calls, "per": per}});
+    let many: Vec<String> = (0..33).map(|n| format!("tool_{n}")).collect();
+    let mut rows = [
+        (
+            json!({}),
+            "",
+            "it is empty; write after, at_most or never_after",
+        ),
+        (json!("at most 5"), "", "; write "),
+        (
+            json!({"before": ["x"]}),
+            "/before",
+            "there is no such field",
+        ),
+        (
+            at_most(json!(0), "run"),
+            "/at_most/calls",
+            "write 1 to 1000",
+        ),
+        (
+            at_most(json!(1_001), "run"),
+            "/at_most/calls",
+            "write 1 to 1000",
+        ),
+        (at_most(json!("5"), "run"), "/at_most/calls", "write 5"),
+        (
+            at_most(json!(5), "day"),
+            "/at_most/per",
+            "write run or session",
+        ),
+        (
+            at_most(json!(5), "tenant"),
+            "/at_most/per",
+            "write run or session",
+        ),
+        (json!({"at_most": {"calls": 5}}), "/at_most/per", "write "),
+        (
+            json!({"at_most": {"per": "run"}}),
+            "/at_most/calls",
+            "write ",
+        ),
+        (json!({"at_most": 5}), "/at_most", "; write "),
+        (
+            json!({"after": ["confirm"], "never_after": ["confirm"]}),
+            "/after/0",
+            "keep it in one list",
+        ),
+        (json!({"after": [own]}), "/after/0", "name other tools"),
+        (
+            json!({"never_after": ["x", own]}),
+            "/never_after/1",
+            "write at_most: {calls: 1, per: run}",
+        ),
+    ]
+    .map(|(refused, path, write)| (refused, path.to_owned(), write))
+    .to_vec();
+    for list in ["after", "never_after"] {
+        let of = |names: Value| json!({ list: names });
+        rows.extend(
+            [
+                (of(json!([])), "", "it is empty; write something such as ["),
+                (of(json!(many)), "", "32"),
+                (of(json!(["x", "x"])), "", "keep one"),
+                (of(json!(["Send mail"])), "/0", "write send_mail"),
+                (of(json!([""])), "/0", "; write "),
+                (of(json!("confirm")), "", "; write "),
+            ]
+            .map(|(refused, path, write)| (refused, format!("/{list}{path}"), write)),
+        );
+    }
+    let derived = json!({"policy": {"after": ["confirm"]}, "key": "from_arguments"});
+    let problems = parse(&with(&derived)).unwrap_err();
+    let [problem] = problems.as_slice() else {
+        panic!("{problems:?}");
+    };
+    assert_eq!(problem.path, "/policy");
+    assert!(
+        problem.message.contains("write key: required"),
+        "{problem:?}"
+    );
+    for (refused, path, write) in rows {
+        let problems = parse(&with(&json!({"policy": refused}))).unwrap_err();
+        let [problem] = problems.as_slice() else {
+            panic!("{refused}: {problems:?}");
+        };
+        assert_eq!(problem.path, format!("/policy{path}"), "{refused}");
+        assert!(problem.message.contains(write), "{refused}: {problem:?}");
+    }
 }
 
 #[test]

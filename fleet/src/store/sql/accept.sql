@@ -32,7 +32,7 @@ INSERT INTO toolfleet.open_calls (
     call_id, tenant, tool, tool_version, effect, queue, priority, key_hash, key_retention_ms, args, kept_args, original_args, coercions,
     args_hash, session, run, meta, language, traceparent, tracestate, baggage, dispatcher_id,
     accepted_at, deadline_at, queue_until, not_before, line, held, done_secret, no_store, rate_key,
-    state, awaiting, attempts, attempt_id, first_started_at, attempt_started_at, attempt_timeout_ms, attempt_until, due_at, approval)
+    state, awaiting, attempts, attempt_id, first_started_at, attempt_started_at, attempt_timeout_ms, attempt_until, due_at, approval, watched)
 SELECT call_id, tenant, tool, tool_version, effect::toolfleet.effect, queue, priority, key_hash, key_retention_ms,
        args::json, kept_args::json, original_args::json, coercions::json, args_hash, session, run, meta::json, language, traceparent, tracestate, baggage, dispatcher_id,
        -- The clocks of a call that waits for a yes begin with it.
@@ -41,7 +41,9 @@ SELECT call_id, tenant, tool, tool_version, effect::toolfleet.effect, queue, pri
        CASE WHEN awaiting IS NULL THEN 'queued' ELSE 'awaiting_client' END::toolfleet.call_state, awaiting,
        CASE WHEN attempt_id IS NULL THEN 0 ELSE 1 END, attempt_id, CASE WHEN attempt_id IS NOT NULL THEN now() END,
        CASE WHEN attempt_id IS NOT NULL THEN now() END,
-       CASE WHEN attempt_id IS NOT NULL THEN wait_ms END, CASE WHEN attempt_id IS NOT NULL THEN until END, until, approval::json
+       CASE WHEN attempt_id IS NOT NULL THEN wait_ms END, CASE WHEN attempt_id IS NOT NULL THEN until END, until, approval::json,
+       -- Whether a policy wants to know what happens to it. The list is read only for calls with a run or a session.
+       CASE WHEN run IS NOT NULL OR session IS NOT NULL THEN tool = ANY ((SELECT f.watched_tools FROM toolfleet.fleet f)::text[]) END
 FROM input
 CROSS JOIN LATERAL (
     SELECT CASE WHEN awaiting IS NOT NULL

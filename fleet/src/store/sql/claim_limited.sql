@@ -2,7 +2,7 @@
     -- `rate_mode`: what the rate limit may do.
     SELECT * FROM unnest($2::uuid[], $3::uuid[], $4::bigint[], $6::text[]) AS input (call_id, attempt_id, timeout_ms, rate_mode)
 ), due AS MATERIALIZED (
-    SELECT o.call_id, o.tool, o.tenant, o.rate_key, i.attempt_id, i.timeout_ms, i.rate_mode, coalesce(o.rate_at, CASE
+    SELECT o.call_id, o.tool, o.tenant, o.run, o.session, o.effect_unknown, o.probe_of, o.rate_key, i.attempt_id, i.timeout_ms, i.rate_mode, coalesce(o.rate_at, CASE
             -- Its start time was taken at the door: no probe comes through it, and what has waited since has none, or a void one.
             -- For the second in which a dispatcher does not know of a new limit its calls start without.
             WHEN o.attempts = 0 AND o.probe_of IS NULL AND o.not_before = o.accepted_at AND (
@@ -17,11 +17,43 @@
       AND /* claimable */
     ORDER BY o.call_id
     FOR UPDATE OF o /* locks */
-), tools AS MATERIALIZED (
-    SELECT d.tool, count(*) AS wanted, (
-        SELECT v.concurrency FROM toolfleet.tool_versions v WHERE v.tool = d.tool ORDER BY v.version DESC LIMIT 1) AS places
+), newest AS MATERIALIZED (
+    SELECT d.tool, v.concurrency, v.has_policy
+    FROM (SELECT DISTINCT tool FROM due) d
+    LEFT JOIN LATERAL (
+        SELECT t.concurrency, t.policy IS NOT NULL AS has_policy
+        FROM toolfleet.tool_versions t WHERE t.tool = d.tool ORDER BY t.version DESC LIMIT 1) v ON true
+), ruled AS MATERIALIZED (
+    -- Those with a policy; `kind`: of which it says the same.
+    SELECT d.call_id, d.tenant, d.tool, d.run, d.session, d.effect_unknown,
+           dense_rank() OVER (ORDER BY d.tenant, d.tool, d.run, d.session, d.effect_unknown) AS kind
     FROM due d
-    GROUP BY d.tool
+    JOIN newest n USING (tool)
+    WHERE n.has_policy AND d.probe_of IS NULL
+), said AS MATERIALIZED (
+    -- It is asked once for each kind, and waits for nobody: calls of all tenants are here.
+    SELECT k.kind, p.verdict, p.places, p.among
+    FROM (SELECT DISTINCT ON (r.kind) r.* FROM ruled r ORDER BY r.kind) k
+    CROSS JOIN LATERAL toolfleet.policy_says(k.tenant, k.tool, k.run, k.session, k.effect_unknown, true) p
+), judged AS MATERIALIZED (
+    SELECT d.*, s.stopped
+    FROM due d
+    LEFT JOIN (
+        -- Refused is who comes when as many as may have happened. Of more calls than may happen yet the others come again, for those
+        -- before them may not start.
+        SELECT r.call_id, CASE
+                WHEN p.verdict = 'busy' THEN 'busy'
+                WHEN p.verdict <> 'passes' THEN 'forbidden'
+                WHEN row_number() OVER (PARTITION BY p.verdict, p.among ORDER BY r.call_id) > p.places THEN 'busy'
+            END AS stopped
+        FROM ruled r
+        JOIN said p USING (kind)) s USING (call_id)
+), tools AS MATERIALIZED (
+    SELECT j.tool, count(*) AS wanted, n.concurrency AS places
+    FROM judged j
+    JOIN newest n USING (tool)
+    WHERE j.stopped IS NULL
+    GROUP BY j.tool, n.concurrency
 ), seen AS MATERIALIZED (
     SELECT s.tool, s.slot, s.attempt_id, t.places, EXISTS (
         SELECT FROM toolfleet.open_calls o
@@ -52,7 +84,8 @@
     FROM tools t
 ), decided AS MATERIALIZED (
     SELECT d.*, t.places IS NULL OR d.place <= cardinality(t.slots) AS admitted, t.slots[d.place] AS slot
-    FROM (SELECT due.*, row_number() OVER (PARTITION BY tool ORDER BY call_id) AS place FROM due) d
+    FROM (
+        SELECT j.*, row_number() OVER (PARTITION BY tool ORDER BY call_id) AS place FROM judged j WHERE j.stopped IS NULL) d
     JOIN taken t USING (tool)
 ), rates AS MATERIALIZED (
     SELECT t.tool, r.shared_by, r.name, r.step_us, r.burst FROM tools t CROSS JOIN LATERAL toolfleet.rate_of(t.tool) r
@@ -123,3 +156,8 @@ SELECT c.*, d.call_id, d.verdict, false, extract(epoch FROM d.start_at - clock_t
 FROM timed d
 LEFT JOIN claimed c ON false
 WHERE d.verdict NOT IN ('starts', 'observed')
+UNION ALL
+SELECT c.*, j.call_id, j.stopped, false, NULL
+FROM judged j
+LEFT JOIN claimed c ON false
+WHERE j.stopped IS NOT NULL

@@ -77,6 +77,8 @@ pub enum Advice {
     StopRepeating,
     /// Somebody has decided that it is not to be done.
     AcceptNo,
+    /// Another tool has to be called before.
+    CallFirst,
     /// No repetition helps.
     TellUser,
 }
@@ -181,6 +183,7 @@ impl Advice {
             | Self::LookForCall
             | Self::CheckState
             | Self::CheckAndLeave
+            | Self::CallFirst
             | Self::UseAnswer => Suggestion::CheckState,
             Self::CorrectProgram | Self::SendKey | Self::AskIfWanted | Self::TellUser => {
                 Suggestion::AskUser
@@ -203,6 +206,7 @@ impl Advice {
             | Self::TryAnew
             | Self::ChangeAnew
             | Self::AskLessAnew
+            | Self::CallFirst
             | Self::AskIfWanted => Key::New,
             Self::CheckAndLeave | Self::DoNotRepeat => Key::Never,
             Self::CorrectProgram
@@ -240,6 +244,7 @@ impl Advice {
             Self::DoNotRepeat => &DO_NOT_REPEAT,
             Self::StopRepeating => &STOP_REPEATING,
             Self::AcceptNo => &ACCEPT_NO,
+            Self::CallFirst => &CALL_FIRST,
             Self::TellUser => &TELL_USER,
         }
     }
@@ -331,6 +336,11 @@ static STOP_REPEATING: Message = Message::fixed(
 static ACCEPT_NO: Message = Message::fixed(
     "Do not ask for it again, nor in another way; tell the user.",
     "不要再次请求，换一种方式也不行；请告知用户。",
+);
+static CALL_FIRST: Message = Message::fixed(
+    "Call that tool first; once it has succeeded, send this call again, with a new idempotency key if there was one: the same one repeats \
+     this answer.",
+    "请先调用那个工具，等它成功之后再次发送这次调用；如果带有幂等键，请换用新的幂等键，同一个幂等键只会得到同样的回答。",
 );
 static TELL_USER: Message = Message::fixed(
     "Tell the user; this cannot be solved by calling again.",

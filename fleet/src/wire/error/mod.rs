@@ -128,6 +128,9 @@ impl ErrorBody {
     pub fn failed(failure: &ToolFailure, effect: EffectKnown, language: Language) -> Self {
         let advice = if failure.is_mended() {
             Advice::UseAnswer
+        } else if failure.is_early && matches!(effect, EffectKnown::None | EffectKnown::NotApplied)
+        {
+            Advice::CallFirst
         } else {
             Advice::of(failure.code, RequestStage::Ended(effect))
         };
@@ -216,6 +219,20 @@ mod tests {
             (doubt.code, doubt.retryable, doubt.suggestion),
             (Code::InDoubt, false, Suggestion::DoNotRepeat)
         );
+    }
+
+    #[test]
+    fn a_call_that_came_too_early_is_told_to_come_again_unless_it_may_have_happened() {
+        let what = Message::fixed("confirm comes first", "请先调用 confirm");
+        let early = ToolFailure::new(Code::Forbidden, what).early();
+        let body = ErrorBody::failed(&early, EffectKnown::NotApplied, Language::En);
+        assert_eq!(body.suggestion, Suggestion::CheckState);
+        assert!(!body.retryable);
+        let told = "Confirm comes first. The action was not carried out. Call that tool first; once it has succeeded, send this call again, \
+                    with a new idempotency key if there was one: the same one repeats this answer.";
+        assert_eq!(body.message, told);
+        let doubt = ErrorBody::in_doubt(&early, Language::En);
+        assert_eq!(doubt.suggestion, Suggestion::DoNotRepeat);
     }
 
     #[test]

@@ -142,6 +142,9 @@ impl Call {
     }
 }
 
+/// So many calls come in the time of a short run, of all tools: some ten of the one of which only three may happen.
+const SHORT_RUN: u64 = 150;
+
 /// A batch has 2 to 50 calls, and rarely many.
 fn companions(seed: u64, n: u64) -> u64 {
     if seed::happens(seed, n, "large batch", 200) {
@@ -163,6 +166,8 @@ fn headers(seed: u64, n: u64, tool: &Tool) -> Vec<(&'static str, String)> {
     }
     if !tool.is_numbered() {
         headers.push(("Toolfleet-Run", format!("n-{n}")));
+    } else if tool.is_of_short_runs() {
+        headers.push(("Toolfleet-Run", format!("short-{}", n / SHORT_RUN)));
     } else if seed::happens(seed, n, "has run", 300) {
         let run = seed::below(seed, n, "run", 20);
         headers.push(("Toolfleet-Run", format!("run-{run}")));

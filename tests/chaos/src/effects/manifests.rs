@@ -106,6 +106,10 @@ fn manifest(tool: &Tool, places: &Places) -> Value {
             manifest["timeout"] =
                 json!({"learned": "p95x2", "floor": "1s", "ceiling": "4s", "initial": "2s"});
         }
+        "ruled_charge" => manifest["policy"] = json!({"at_most": {"calls": 3, "per": "run"}}),
+        "ruled_look" => {
+            manifest["policy"] = json!({"after": ["ruled_charge"], "never_after": ["ruled_end"]});
+        }
         // Clients ask it about calls that are not made yet, and are told for long that there is none: a probe must not be.
         "was_booked" => manifest["cache"] = json!({"ttl": "60s"}),
         _ => {}

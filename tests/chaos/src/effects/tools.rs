@@ -57,6 +57,16 @@ impl Tool {
         }
     }
 
+    /// Whether it has a policy, or one names it: clients call it in runs that are short, and no other tool in those.
+    pub fn is_of_short_runs(&self) -> bool {
+        self.name.starts_with("ruled_")
+    }
+
+    /// Whether a policy may forbid its calls.
+    pub fn is_ruled(&self) -> bool {
+        matches!(self.name, "ruled_charge" | "ruled_look")
+    }
+
     /// Whether its caller runs it.
     pub fn is_handed(&self) -> bool {
         self.executor == Executor::Client
@@ -150,6 +160,10 @@ pub const TOOLS: &[Tool] = &[
         WIRED_WRITE,
     )
     .called(2),
+    // Only so many of the first may happen in a run. The second runs only after one of them, and not once the third has run.
+    of("ruled_charge", Effect::Once, Executor::Http, WIRED_WRITE).called(3),
+    of("ruled_look", Effect::Read, Executor::Http, WIRED_READ).called(2),
+    of("ruled_end", Effect::Idempotent, Executor::Http, WIRED_WRITE),
     // Their callers run them, the last one after somebody has said yes.
     of("handed_charge", Effect::Once, Executor::Client, HANDED).called(2),
     of("handed_look", Effect::Read, Executor::Client, HANDED),

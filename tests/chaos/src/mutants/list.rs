@@ -261,6 +261,43 @@ pub static ALL: &[Mutant] = &[
         ],
         ..NONE
     },
+    // A policy is asked.
+    Mutant {
+        name: "policy_counts_nothing",
+        mistake: "a policy that bounds the calls of a run does not count those that have happened",
+        rule: "no_more_happens_than_a_policy_allows",
+        needs: "calls of a tool whose policy bounds them",
+        planting: Some(Planting::Function {
+            name: "toolfleet.policy_says",
+            find: "SELECT calls - count(*) INTO places",
+            replace: "SELECT calls INTO places",
+        }),
+        ..NONE
+    },
+    Mutant {
+        name: "policy_waits_for_nothing",
+        mistake: "what must have succeeded before is not looked for",
+        rule: "nothing_comes_before_what_it_must_follow",
+        needs: "calls of a tool whose policy names one that must come first",
+        planting: Some(Planting::Function {
+            name: "toolfleet.policy_says",
+            find: "json_array_elements_text(policy->'after')",
+            replace: "json_array_elements_text(policy->'nothing')",
+        }),
+        ..NONE
+    },
+    Mutant {
+        name: "policy_ends_nothing",
+        mistake: "what must not have happened before is not looked for",
+        rule: "nothing_comes_after_what_forbids_it",
+        needs: "calls of a tool whose policy names one that must not come first",
+        planting: Some(Planting::Function {
+            name: "toolfleet.policy_says",
+            find: "json_array_elements_text(policy->'never_after')",
+            replace: "json_array_elements_text(policy->'nothing')",
+        }),
+        ..NONE
+    },
     Mutant {
         name: "bucket_not_advanced",
         mistake: "the bucket of a rate is not moved on by the start times that it gives out",

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use fleet::call::State;
+use fleet::{call::State, manifest::Policy};
 use serde_json::Value;
 
 use super::{
@@ -219,6 +219,11 @@ impl<'a> Case<'a> {
         let Approval { count, above } = self.tools.get(call.tool.as_str())?.approval?;
         let is_needed = above.is_none_or(|above| call.amount.is_some_and(|amount| amount > above));
         is_needed.then_some(count)
+    }
+
+    /// What must, and must not, have happened before a call of this tool.
+    pub fn policy(&self, tool: &str) -> Option<&'a Policy> {
+        self.tools.get(tool)?.policy.as_ref()
     }
 
     /// Whether the caller of a call runs it.

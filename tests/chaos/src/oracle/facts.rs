@@ -5,7 +5,10 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
-use fleet::call::{Effect, State};
+use fleet::{
+    call::{Effect, State},
+    manifest::Policy,
+};
 use serde_json::Value;
 
 use super::clock::ClockMove;
@@ -164,6 +167,8 @@ pub struct Call {
     pub told: Option<u64>,
     /// The amount in its arguments, where they have one.
     pub amount: Option<u64>,
+    /// Its run, where it has one.
+    pub run: Option<String>,
     /// What a tool with a cache answered.
     pub answer: Option<Value>,
     /// What is known of its effect, once it is over.
@@ -281,6 +286,8 @@ pub struct ToolRow {
     pub ttl_ms: Option<Moment>,
     /// Which of its calls need a yes.
     pub approval: Option<Approval>,
+    /// What must, and must not, have happened before its calls.
+    pub policy: Option<Policy>,
 }
 
 /// Which calls of a tool need a yes.

@@ -130,7 +130,7 @@ async fn ledger(pool: &PgPool, clock: &Clock) -> Result<Ledger> {
     let mut ledger = Ledger::default();
     let calls = "SELECT json_build_object('call_id', call_id, 'tenant', tenant, 'tool', tool, 'effect', effect, 'state', state, \
                  'source', source, 'told', args->>'n', 'n', CASE WHEN run LIKE 'n-%' THEN substr(run, 3) ELSE args->>'n' END, \
-                 'answer', CASE WHEN tool = 'cached_look' THEN result END, 'amount', args->'amount', 'effect_known', effect_known, 'key_hash', idempotency_key_hash, 'code', error->>'code', \
+                 'answer', CASE WHEN tool = 'cached_look' THEN result END, 'amount', args->'amount', 'run', run, 'effect_known', effect_known, 'key_hash', idempotency_key_hash, 'code', error->>'code', \
                  'attempts', attempts, 'probe_of', probe_of, 'accepted_at', (extract(epoch FROM accepted_at) * 1000)::bigint, \
                  'deadline_at', (extract(epoch FROM deadline_at) * 1000)::bigint, \
                  'finished_at', (extract(epoch FROM finished_at) * 1000)::bigint) FROM toolfleet.calls";
@@ -150,6 +150,7 @@ async fn ledger(pool: &PgPool, clock: &Clock) -> Result<Ledger> {
                 .and_then(|n| n.parse().ok()),
             told: row.text("told").and_then(|told| told.parse().ok()),
             amount: row.row["amount"].as_u64(),
+            run: row.text("run"),
             effect_known: row.text("effect_known"),
             answer: row
                 .row
@@ -232,7 +233,7 @@ async fn ledger(pool: &PgPool, clock: &Clock) -> Result<Ledger> {
     }
     let tools = "SELECT json_build_object('tool', tool, 'effect', effect, 'executor', manifest->'executor', \
                  'retry', manifest->'retry', 'rate', manifest->'rate_limit', 'cache', manifest->'cache', \
-                 'approval', manifest->'approval') FROM toolfleet.tools WHERE current";
+                 'approval', manifest->'approval', 'policy', manifest->'policy') FROM toolfleet.tools WHERE current";
     for row in rows(pool, "view tools", tools).await? {
         let row = Row { row, clock };
         let executor = row.row["executor"]
@@ -249,6 +250,7 @@ async fn ledger(pool: &PgPool, clock: &Clock) -> Result<Ledger> {
             rate: brakes::rate(&row.row["rate"])?,
             ttl_ms: brakes::ttl_ms(&row.row["cache"])?,
             approval: waits::approval(&row.row["approval"])?,
+            policy: serde_json::from_value(row.row["policy"].clone()).context("a tool's policy")?,
         });
     }
     ledger.decisions = waits::decisions(pool, clock).await?;

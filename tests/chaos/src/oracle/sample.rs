@@ -64,6 +64,7 @@ fn tool(name: &str, effect: Effect, executor: &str) -> ToolRow {
         rate: None,
         ttl_ms: None,
         approval: None,
+        policy: None,
     }
 }
 
@@ -96,6 +97,7 @@ fn succeeded(facts: &mut Facts, n: u64, tool: &str) {
         n: Some(n),
         told: Some(n),
         amount: None,
+        run: None,
         answer: None,
         effect_known: Some("applied".to_owned()),
         key_hash: Some(format!("hash-{n}")),

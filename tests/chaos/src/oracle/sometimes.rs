@@ -8,7 +8,7 @@ use fleet::call::State;
 use super::{
     case::{Case, Told},
     facts::{Call, How, ToolRow, text},
-    rules::is_ended_by_breaker,
+    rules::{is_ended_by_breaker, is_forbidden},
 };
 use crate::{
     history::{Op, Phase},
@@ -186,6 +186,10 @@ counters! {
         |case| silent(case, State::InDoubt);
     read_left_silent: "nothing was heard of a read that was handed out", "view call_events",
         |case| silent(case, State::Expired);
+    stopped_by_a_policy: "a call broke a rule of its tool's policy, and was ended", "view calls",
+        |case| len(case.calls.values().filter(|call| is_forbidden(call)));
+    let_by_a_policy: "a call had a tool with a policy, broke no rule, and succeeded", "view calls",
+        |case| len(case.calls.values().filter(|call| case.policy(&call.tool).is_some() && call.state == State::Succeeded));
     overloaded_refused: "a dispatcher had too much in hand", "history",
         |case| answers(case, |told| told.code == Some("overloaded"));
     store_unavailable_refused: "the ledger was out of reach, and a client was told so", "history",

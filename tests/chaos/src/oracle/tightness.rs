@@ -11,7 +11,7 @@ use fleet::call::State;
 use super::{
     case::{Case, at_large, breach},
     facts::{Attempt, Call, How, Moment},
-    rules::{came_after_settlement, is_not_agreed},
+    rules::{came_after_settlement, is_forbidden, is_not_agreed},
     verdict::Breach,
 };
 use crate::{
@@ -389,6 +389,7 @@ fn undisturbed<'a>(case: &Case<'a>) -> Vec<&'a Call> {
         }) && call.deadline_at - call.accepted_at >= DEADLINE_MIN_MS
             && !is_kept_from_its_target(case, call)
             && !is_not_agreed(case, call)
+            && !is_forbidden(call)
             && !is_left_to_silence(case, call)
     });
     calls.collect()
@@ -481,7 +482,8 @@ fn too_few_succeed(case: &Case<'_>) -> Vec<Breach> {
 
 fn tools_that_never_work(case: &Case<'_>) -> Vec<Breach> {
     let mut asked: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
-    for call in case.calls.values().filter(|call| call.probe_of.is_none()) {
+    let calls = case.calls.values();
+    for call in calls.filter(|call| call.probe_of.is_none() && !is_forbidden(call)) {
         let (times, worked) = asked.entry(&call.tool).or_default();
         *times += 1;
         *worked += usize::from(call.state == State::Succeeded);

@@ -31,6 +31,7 @@ fn word(said: Option<&Limited>) -> &'static str {
         Some(Limited::NoStart) => "no_start",
         Some(Limited::NoSlot) => "no_place",
         Some(Limited::Busy) => "busy",
+        Some(Limited::Forbidden) => "forbidden",
         None => "not_ours",
     }
 }

@@ -82,6 +82,7 @@ async fn says(scene: &Scene, call: CallId) -> &'static str {
         Some(Limited::NoStart) => "no_start",
         Some(Limited::NoSlot) => "no_place",
         Some(Limited::Busy) => "busy",
+        Some(Limited::Forbidden) => "forbidden",
         None => "not_ours",
     }
 }

@@ -95,7 +95,12 @@ fn call_of(tool: &str, tenant: &str) -> NewCall {
 }
 
 /// Applies a version of a tool with these fields.
-async fn applied(connection: &mut PgConnection, tool: &str, version: i32, fields: &Value) {
+pub(crate) async fn applied(
+    connection: &mut PgConnection,
+    tool: &str,
+    version: i32,
+    fields: &Value,
+) {
     let applied = try_apply(connection, tool, version, fields).await;
     assert_eq!(applied, Applied::Created);
 }

@@ -146,12 +146,14 @@ async fn only_a_read_that_nobody_has_to_agree_to_can_be_a_preview() {
     let fleet = Fleet::start(Spec::with([
         witness.tool("write", "once"),
         guarded(&witness, "asks", "read", "{}"),
+        witness.tool("ruled", "read") + "policy: {after: [write]}\n",
     ]))
     .await;
     let mut connection = fleet.database.connect().await;
     for (tool, unfit) in [
         ("write", UnfitTool::Writes),
         ("asks", UnfitTool::NeedsApproval),
+        ("ruled", UnfitTool::Ruled),
         ("missing", UnfitTool::Missing),
     ] {
         let approval = format!("{{preview: {{tool: {tool}, args: {{}}}}}}");
@@ -166,6 +168,12 @@ async fn only_a_read_that_nobody_has_to_agree_to_can_be_a_preview() {
             "{why}"
         );
     }
+    // Nor can it be a probe: what that asks is of no run.
+    let probe =
+        "probe: {tool: ruled, args: {what: \"{{ args.what }}\"}, applied_when: result.found}\n";
+    let charge = manifest::parse(&(witness.tool("charge", "once") + probe)).unwrap();
+    let applied = tools::apply(&mut connection, &charge, "a test").await;
+    assert_eq!(applied.unwrap(), tools::Applied::ProbeUnfit);
 }
 
 #[tokio::test]

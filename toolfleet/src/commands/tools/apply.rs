@@ -4,11 +4,13 @@ use std::{path::PathBuf, process::ExitCode};
 
 use fleet::{
     config::{BusArgs, EgressArgs, StoreArgs},
-    manifest::{Manifest, lint},
+    ids::ToolName,
+    manifest::{Manifest, ManifestProblem, lint},
     store::{
         StoreError, askers, retire,
         tools::{
-            Applied, apply, breaker_forced, fallback_unfit, named_twice, preview_unfit, probe_unfit,
+            Applied, apply, breaker_forced, fallback_unfit, named_twice, preview_unfit,
+            probe_unfit, unknown_in_policy,
         },
         workers,
     },
@@ -48,18 +50,21 @@ impl Apply {
         let mut files = files::read_all(&self.paths)?;
         files::refuse_own_subjects(&mut files, &self.bus.prefix);
         files::refuse_forbidden_addresses(&mut files, &self.egress.egress());
+        if files.iter().any(|file| file.manifest.is_err()) {
+            return self.refuse(&files);
+        }
+        let mut connection = connect::writer(&self.store.database_url).await?;
+        if refuse_misspelt(&mut files, &mut connection).await? {
+            return self.refuse(&files);
+        }
         for file in &files {
             if let Ok(manifest) = &file.manifest {
                 manifests.push((file.path.display().to_string(), manifest));
             }
         }
-        if manifests.len() < files.len() {
-            return self.refuse(&files);
-        }
         let reader = worker::reader_of(manifests.iter().map(|(_, manifest)| *manifest));
         manifests.extend(reader.iter().map(|reader| (BUILT_IN.to_owned(), reader)));
         manifests.sort_by_key(|(_, manifest)| manifest.turn());
-        let mut connection = connect::writer(&self.store.database_url).await?;
         let mut done = Vec::new();
         let ended = self.apply_all(&manifests, &mut connection, &mut done).await;
         if done
@@ -160,6 +165,39 @@ impl Apply {
             output::print(&format!("{tool} version {version}: {word}{hint}"))?;
         }
         Ok(())
+    }
+}
+
+/// Refuses files whose policies name tools that were never applied and that none of the files has: what is misspelt in `never_after`
+/// would forbid nothing, and in `after` everything. Whether there are such.
+async fn refuse_misspelt(
+    files: &mut [ManifestFile],
+    connection: &mut PgConnection,
+) -> Result<bool, StoreError> {
+    let here = files.iter().filter_map(|file| file.manifest.as_ref().ok());
+    let here: Vec<ToolName> = here.map(|manifest| manifest.name.clone()).collect();
+    let mut are_some = false;
+    for file in files {
+        let Ok(manifest) = &file.manifest else {
+            continue;
+        };
+        let unknown = unknown_in_policy(connection, manifest).await?;
+        let unknown = unknown.iter().filter(|tool| !here.contains(tool));
+        let problems: Vec<ManifestProblem> = unknown.map(misspelt).collect();
+        if !problems.is_empty() {
+            file.manifest = Err(problems);
+            are_some = true;
+        }
+    }
+    Ok(are_some)
+}
+
+fn misspelt(tool: &ToolName) -> ManifestProblem {
+    ManifestProblem {
+        path: "/policy".to_owned(),
+        message: format!(
+            "it names {tool}, and no such tool was ever applied; correct the name, or apply that tool before or together with this one"
+        ),
     }
 }
 

@@ -60,7 +60,7 @@ pub(super) fn all() -> Vec<Mistake> {
 }
 
 /// What is wrong with a field.
-const LINES: [(&str, &str); 75] = [
+const LINES: [(&str, &str); 80] = [
     (
         "a required property that is refused",
         "input_schema: {type: object, properties: {what: {type: string, minLength: 1, description: What to look up}}, required: [where], additionalProperties: false}",
@@ -147,6 +147,23 @@ const LINES: [(&str, &str); 75] = [
     (
         "a shared rate with numbers",
         "rate_limit: {share: bank, calls: 50, per: 1s}",
+    ),
+    ("a policy without a rule", "policy: {}"),
+    (
+        "a policy that lets nothing happen",
+        "policy: {at_most: {calls: 0, per: run}}",
+    ),
+    (
+        "a policy that counts too far",
+        "policy: {at_most: {calls: 1001, per: run}}",
+    ),
+    (
+        "a policy that counts by something else",
+        "policy: {at_most: {calls: 5, per: day}}",
+    ),
+    (
+        "a policy with a tool in both lists",
+        "policy: {after: [look], never_after: [look]}",
     ),
     ("a size in decimal units", "output_limit: 1MB"),
     ("a size that is too large", "output_limit: 9MiB"),

@@ -12,11 +12,13 @@ mod moves;
 mod paused;
 mod processes;
 mod rates;
+mod ruled;
 mod told;
 mod waits;
 
 pub(super) use agreed::is_not_agreed;
 pub(super) use effects::came_after_settlement;
+pub(super) use ruled::is_forbidden;
 pub(super) use waits::is_ended_by_breaker;
 
 /// Looks for whatever breaks one promise.
@@ -49,6 +51,13 @@ pub const ALL: &[(&str, Rule)] = &[
     (waits::AGAIN, waits::an_open_breaker_tries_again),
     (waits::UNKNOWN, waits::an_open_breaker_ends_nothing_unknown),
     (rates::RATE, rates::starts_keep_their_rate),
+    (ruled::AT_MOST, ruled::no_more_happens_than_a_policy_allows),
+    (
+        ruled::AFTER,
+        ruled::nothing_comes_before_what_it_must_follow,
+    ),
+    (ruled::NEVER, ruled::nothing_comes_after_what_forbids_it),
+    (ruled::REASON, ruled::nothing_is_forbidden_without_a_reason),
     (agreed::YES, agreed::nothing_runs_without_its_yes),
     (agreed::NO, agreed::a_no_is_the_end),
     (agreed::RECORDED, agreed::what_was_decided_is_recorded),

@@ -1,5 +1,6 @@
 //! No rule without facts that break it, and it alone; and none that breaks on facts that are as they should be.
 
+mod ruled;
 mod waiting;
 
 use std::collections::BTreeSet;
@@ -398,7 +399,10 @@ const BROKEN: &[(&str, Break)] = &[
 ];
 
 fn all_broken() -> impl Iterator<Item = &'static (&'static str, Break)> {
-    BROKEN.iter().chain(waiting::BROKEN)
+    BROKEN
+        .iter()
+        .chain(waiting::BROKEN)
+        .chain(ruled::BROKEN)
 }
 
 fn ended(facts: &mut Facts, n: u64) -> &mut Value {

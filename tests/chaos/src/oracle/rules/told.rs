@@ -177,6 +177,7 @@ pub(super) fn codes_are_expected(case: &Case<'_>) -> Vec<Breach> {
 fn of_a_call(code: Code, mode: Mode, tool: &str) -> bool {
     match code {
         Code::Denied => effects::tool(tool).is_some_and(|tool| tool.yeses().is_some()),
+        Code::Forbidden => effects::tool(tool).is_some_and(Tool::is_ruled),
         Code::CircuitOpen => effects::tool(tool).is_some_and(Tool::ends_with_open_circuit),
         Code::Timeout
         | Code::Unavailable
