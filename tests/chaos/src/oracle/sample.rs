@@ -4,7 +4,10 @@ pub(crate) mod waiting;
 
 use std::collections::BTreeMap;
 
-use fleet::call::{Effect, State};
+use fleet::{
+    call::{Effect, State},
+    manifest::Policy,
+};
 use serde_json::{Value, json};
 
 use super::facts::{
@@ -433,6 +436,8 @@ pub(crate) fn everything_happened() -> Facts {
         generation: 3,
     });
     everything_waited_for(&mut facts);
+    facts.ledger.tools[3].policy = Some(Policy::default());
+    call(&mut facts, 27).code = Some("forbidden".to_owned());
     call(&mut facts, 11).code = Some("circuit_open".to_owned());
     let closed = "the breaker is closed: calls are sent to this target again\n".to_owned();
     facts.logs.push(("worker-0".to_owned(), closed));

@@ -399,10 +399,7 @@ const BROKEN: &[(&str, Break)] = &[
 ];
 
 fn all_broken() -> impl Iterator<Item = &'static (&'static str, Break)> {
-    BROKEN
-        .iter()
-        .chain(waiting::BROKEN)
-        .chain(ruled::BROKEN)
+    BROKEN.iter().chain(waiting::BROKEN).chain(ruled::BROKEN)
 }
 
 fn ended(facts: &mut Facts, n: u64) -> &mut Value {
