@@ -9,11 +9,16 @@ use std::{
     io::{self, Write},
 };
 
-use tracing::{Level, Metadata, Subscriber};
+use tracing::{
+    Level, Metadata, Subscriber,
+    span::{Attributes, Id, Record},
+    subscriber::Interest,
+};
 use tracing_subscriber::{
     EnvFilter, Layer,
-    filter::{FilterExt as _, filter_fn},
+    filter::LevelFilter,
     fmt::{self, MakeWriter},
+    layer::{Context, Filter},
     registry::LookupSpan,
 };
 
@@ -56,6 +61,50 @@ fn is_discreet(metadata: &Metadata<'_>) -> bool {
     *metadata.level() <= least(module)
 }
 
+/// Lets through what its filter does, unless that is never a line.
+///
+/// It says what the filter says of its greatest level and of each place in the source: `FilterExt::and` forgets the former, and then
+/// every call pays for spans that no line has.
+struct Discreet(EnvFilter);
+
+impl<S: Subscriber> Filter<S> for Discreet {
+    fn enabled(&self, metadata: &Metadata<'_>, context: &Context<'_, S>) -> bool {
+        is_discreet(metadata) && Filter::enabled(&self.0, metadata, context)
+    }
+
+    fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if is_discreet(metadata) {
+            Filter::<S>::callsite_enabled(&self.0, metadata)
+        } else {
+            Interest::never()
+        }
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Filter::<S>::max_level_hint(&self.0)
+    }
+
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        Filter::on_new_span(&self.0, attributes, id, context);
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        Filter::on_record(&self.0, id, values, context);
+    }
+
+    fn on_enter(&self, id: &Id, context: Context<'_, S>) {
+        Filter::on_enter(&self.0, id, context);
+    }
+
+    fn on_exit(&self, id: &Id, context: Context<'_, S>) {
+        Filter::on_exit(&self.0, id, context);
+    }
+
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
+        Filter::on_close(&self.0, id, context);
+    }
+}
+
 /// The layer that writes lines to the writers of `writer`.
 pub(super) fn layer<S, W>(
     format: LogFormat,
@@ -66,7 +115,7 @@ where
     S: Subscriber + for<'span> LookupSpan<'span>,
     W: for<'line> MakeWriter<'line> + Send + Sync + 'static,
 {
-    let filter = parsed(filter)?.and(filter_fn(is_discreet));
+    let filter = Discreet(parsed(filter)?);
     let lines = fmt::layer()
         .with_ansi(false)
         .with_writer(Lines { writer, format });
@@ -265,6 +314,22 @@ mod tests {
             let said = logged(LogFormat::Text, filter, work);
             assert!(!said.contains("hunter2"), "{filter}: {said}");
             assert!(said.contains("own"), "{filter}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_span_that_is_in_no_line_is_not_made() {
+        for (filter, steps) in [("info", 0), ("debug", 1), ("info,fleet=debug", 1)] {
+            let layer = layer(LogFormat::Text, filter, io::sink).unwrap();
+            // As where no collector of spans is named.
+            let registry = tracing_subscriber::registry()
+                .with(layer)
+                .with(None::<LevelFilter>);
+            tracing::subscriber::with_default(registry, || {
+                let made = [tracing::debug_span!("step"), tracing::trace_span!("less")];
+                let made = made.iter().filter(|span| !span.is_disabled()).count();
+                assert_eq!(made, steps, "{filter}");
+            });
         }
     }
 
