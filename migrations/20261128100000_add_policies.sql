@@ -163,12 +163,13 @@ REVOKE EXECUTE ON FUNCTION toolfleet.watch_tools, toolfleet.policy_says FROM PUB
 DO $$
 DECLARE
     body text := pg_get_functiondef('toolfleet.drop_history'::regproc);
-    changed text := replace(body, '        RETURN part.day;',
-        E'        DELETE FROM toolfleet.happenings WHERE call_id >= low AND call_id < high;\n'
-        '        DELETE FROM toolfleet.policy_locks WHERE made_at < horizon;\n        RETURN part.day;');
+    first text := '        DELETE FROM toolfleet.idempotency_keys WHERE call_id >= low AND call_id < high;';
+    -- Before the tables of the day are dropped: from then on nothing ends until this transaction has.
+    changed text := replace(body, first, E'        DELETE FROM toolfleet.happenings WHERE call_id >= low AND call_id < high;\n'
+        '        DELETE FROM toolfleet.policy_locks WHERE made_at < horizon;\n' || first);
 BEGIN
     IF changed = body THEN
-        RAISE EXCEPTION 'drop_history does not return the day';
+        RAISE EXCEPTION 'drop_history does not delete the keys of a day';
     END IF;
     EXECUTE changed;
 END $$;

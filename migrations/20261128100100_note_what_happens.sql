@@ -88,7 +88,10 @@ END $$;
 -- A caller of this run and session gets the answer of a call of another one, by its key: what the call has done, and does from here on,
 -- counts there too. Waits for a statement that moves the call, for as long as that takes; where the call is of the same run and
 -- session, as most repetitions are, nothing is locked or written.
-CREATE FUNCTION toolfleet.note_asked(call uuid, run text, session text) RETURNS void
+--
+-- False: so many runs and sessions wait for the call already that no more may. Whatever moves it writes a row for each of them, in
+-- a statement that calls of all tenants share.
+CREATE FUNCTION toolfleet.note_asked(call uuid, run text, session text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = toolfleet, pg_temp
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -99,10 +102,16 @@ BEGIN
     WHERE c.call_id = note_asked.call
       AND (note_asked.run IS NULL OR note_asked.run = c.run) AND (note_asked.session IS NULL OR note_asked.session = c.session);
     IF FOUND THEN
-        RETURN;
+        RETURN true;
     END IF;
     SELECT * INTO o FROM toolfleet.open_calls c WHERE c.call_id = note_asked.call FOR NO KEY UPDATE;
     IF FOUND THEN
+        IF (SELECT count(*) FROM toolfleet.happenings h
+            WHERE h.call_id = o.call_id AND h.what = 'asked'
+              AND (h.scope, h.label) IS DISTINCT FROM ('run', note_asked.run)
+              AND (h.scope, h.label) IS DISTINCT FROM ('session', note_asked.session)) > 30 THEN
+            RETURN false;
+        END IF;
         INSERT INTO toolfleet.happenings (tenant, scope, label, tool, what, call_id)
         SELECT o.tenant, l.scope, l.label, o.tool, w.what, o.call_id
         FROM (VALUES ('run', note_asked.run, o.run), ('session', note_asked.session, o.session)) AS l (scope, label, own)
@@ -114,12 +123,12 @@ BEGIN
         ON CONFLICT DO NOTHING;
         -- One that has neither a run nor a session, or was accepted before the policy, is noted from here on.
         UPDATE toolfleet.open_calls c SET watched = true WHERE c.call_id = o.call_id AND c.watched IS NOT TRUE;
-        RETURN;
+        RETURN true;
     END IF;
     SELECT * INTO f FROM toolfleet.finished_calls c WHERE c.call_id = note_asked.call;
     -- What has ended and has not happened never will.
     IF NOT FOUND OR NOT toolfleet.may_have_happened(f) THEN
-        RETURN;
+        RETURN true;
     END IF;
     INSERT INTO toolfleet.happenings (tenant, scope, label, tool, what, call_id)
     SELECT f.tenant, l.scope, l.label, f.tool, w.what, f.call_id
@@ -127,6 +136,21 @@ BEGIN
     CROSS JOIN LATERAL (SELECT 'seen' AS what UNION ALL SELECT 'succeeded' WHERE f.state = 'succeeded') w
     WHERE l.label IS NOT NULL AND l.label IS DISTINCT FROM l.own
     ON CONFLICT DO NOTHING;
+    RETURN true;
+END $$;
+
+-- A call that is handed to its caller's program with a yes begins with it, as one does that is handed out when it is accepted.
+DO $$
+DECLARE
+    body text := pg_get_functiondef('toolfleet.decide'::regproc);
+    changed text := replace(body, $f$SET awaiting = 'client', rev$f$,
+        $f$SET awaiting = 'client', watched = c.watched OR (c.run IS NOT NULL OR c.session IS NOT NULL)
+                AND c.tool = ANY ((SELECT f.watched_tools FROM toolfleet.fleet f)::text[]), rev$f$);
+BEGIN
+    IF changed = body THEN
+        RAISE EXCEPTION 'decide does not hand calls out as it did';
+    END IF;
+    EXECUTE changed;
 END $$;
 
 REVOKE EXECUTE ON FUNCTION toolfleet.may_have_happened, toolfleet.note_happening, toolfleet.note_asked FROM PUBLIC;

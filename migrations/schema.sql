@@ -759,7 +759,8 @@ BEGIN
     IF o.approval->>'client_ms' IS NOT NULL THEN
         new_state := 'awaiting_client';
         UPDATE toolfleet.open_calls c
-        SET awaiting = 'client', rev = c.rev + 1, attempts = 1, attempt_id = gen_random_uuid(), first_started_at = coalesce(c.first_started_at, now()),
+        SET awaiting = 'client', watched = c.watched OR (c.run IS NOT NULL OR c.session IS NOT NULL)
+                AND c.tool = ANY ((SELECT f.watched_tools FROM toolfleet.fleet f)::text[]), rev = c.rev + 1, attempts = 1, attempt_id = gen_random_uuid(), first_started_at = coalesce(c.first_started_at, now()),
             attempt_started_at = now(), attempt_timeout_ms = (c.approval->>'client_ms')::bigint, attempt_until = hands_out_until,
             due_at = hands_out_until, deadline_at = ends
         WHERE c.call_id = o.call_id;
@@ -823,6 +824,8 @@ BEGIN
             SELECT FROM toolfleet.idempotency_keys k LEFT JOIN toolfleet.finished_calls f USING (call_id)
             WHERE k.call_id >= low AND k.call_id < high
               AND (f.call_id IS NULL OR f.finished_at + make_interval(secs => f.key_retention_ms / 1000.0) > now()));
+        DELETE FROM toolfleet.happenings WHERE call_id >= low AND call_id < high;
+        DELETE FROM toolfleet.policy_locks WHERE made_at < horizon;
         DELETE FROM toolfleet.idempotency_keys WHERE call_id >= low AND call_id < high;
         EXECUTE format('DROP TABLE toolfleet.%I, toolfleet.%I, toolfleet.%I',
             'finished_calls' || to_char(part.day, '_YYYYMMDD'),
@@ -833,8 +836,6 @@ BEGIN
         DELETE FROM toolfleet.bulk_retries WHERE newest >= low AND newest < high;
         DELETE FROM toolfleet.call_decisions d WHERE d.call_id >= low AND d.call_id < high
             AND NOT EXISTS (SELECT FROM toolfleet.open_calls o WHERE o.call_id = d.call_id);
-        DELETE FROM toolfleet.happenings WHERE call_id >= low AND call_id < high;
-        DELETE FROM toolfleet.policy_locks WHERE made_at < horizon;
         RETURN part.day;
     END LOOP;
     RETURN NULL;
@@ -1686,7 +1687,7 @@ CREATE FUNCTION toolfleet.next_control_rev() RETURNS bigint
     UPDATE toolfleet.fleet SET control_rev = control_rev + 1 RETURNING control_rev
 $$;
 
-CREATE FUNCTION toolfleet.note_asked(call uuid, run text, session text) RETURNS void
+CREATE FUNCTION toolfleet.note_asked(call uuid, run text, session text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
     SET enable_seqscan TO 'off'
@@ -1700,10 +1701,16 @@ BEGIN
     WHERE c.call_id = note_asked.call
       AND (note_asked.run IS NULL OR note_asked.run = c.run) AND (note_asked.session IS NULL OR note_asked.session = c.session);
     IF FOUND THEN
-        RETURN;
+        RETURN true;
     END IF;
     SELECT * INTO o FROM toolfleet.open_calls c WHERE c.call_id = note_asked.call FOR NO KEY UPDATE;
     IF FOUND THEN
+        IF (SELECT count(*) FROM toolfleet.happenings h
+            WHERE h.call_id = o.call_id AND h.what = 'asked'
+              AND (h.scope, h.label) IS DISTINCT FROM ('run', note_asked.run)
+              AND (h.scope, h.label) IS DISTINCT FROM ('session', note_asked.session)) > 30 THEN
+            RETURN false;
+        END IF;
         INSERT INTO toolfleet.happenings (tenant, scope, label, tool, what, call_id)
         SELECT o.tenant, l.scope, l.label, o.tool, w.what, o.call_id
         FROM (VALUES ('run', note_asked.run, o.run), ('session', note_asked.session, o.session)) AS l (scope, label, own)
@@ -1715,12 +1722,12 @@ BEGIN
         ON CONFLICT DO NOTHING;
         -- One that has neither a run nor a session, or was accepted before the policy, is noted from here on.
         UPDATE toolfleet.open_calls c SET watched = true WHERE c.call_id = o.call_id AND c.watched IS NOT TRUE;
-        RETURN;
+        RETURN true;
     END IF;
     SELECT * INTO f FROM toolfleet.finished_calls c WHERE c.call_id = note_asked.call;
     -- What has ended and has not happened never will.
     IF NOT FOUND OR NOT toolfleet.may_have_happened(f) THEN
-        RETURN;
+        RETURN true;
     END IF;
     INSERT INTO toolfleet.happenings (tenant, scope, label, tool, what, call_id)
     SELECT f.tenant, l.scope, l.label, f.tool, w.what, f.call_id
@@ -1728,6 +1735,7 @@ BEGIN
     CROSS JOIN LATERAL (SELECT 'seen' AS what UNION ALL SELECT 'succeeded' WHERE f.state = 'succeeded') w
     WHERE l.label IS NOT NULL AND l.label IS DISTINCT FROM l.own
     ON CONFLICT DO NOTHING;
+    RETURN true;
 END $$;
 
 CREATE FUNCTION toolfleet.note_for(note text, set_in text, in_tenant text) RETURNS text

@@ -5,7 +5,7 @@ use fleet::{
     call::{CallOutcome, State},
     store::accept::NewCall,
     telemetry::metrics,
-    wire::{code::Code, envelope::EncodedEnvelope},
+    wire::{code::Code, envelope::EncodedEnvelope, error::Suggestion},
 };
 use serde::Deserialize;
 
@@ -28,6 +28,18 @@ struct CallEnd {
 #[derive(Deserialize)]
 struct CallEndError {
     code: Code,
+    suggestion: Suggestion,
+}
+
+impl CallEndError {
+    /// Whether another equal call may go better: its target was left alone for now, or a tool must be called first.
+    fn says_nothing_of_the_arguments(&self) -> bool {
+        match self.code {
+            Code::CircuitOpen => true,
+            Code::Forbidden => self.suggestion == Suggestion::CheckState,
+            _ => false,
+        }
+    }
 }
 
 /// Counts how a call ended whose caller has waited for it.
@@ -46,7 +58,7 @@ pub(crate) async fn ended(door: &Door, call: &NewCall, envelope: &EncodedEnvelop
     }
     let told = match (end.state, end.error) {
         (State::Succeeded, _) => door.repeats.succeeded(door.dispatcher, key),
-        (State::Failed, Some(error)) if error.code != Code::CircuitOpen => {
+        (State::Failed, Some(error)) if !error.says_nothing_of_the_arguments() => {
             metrics().repetitions_are_counted(&call.tool);
             Some(door.repeats.failed(door.dispatcher, key, error.code))
         }

@@ -121,9 +121,15 @@ pub(crate) async fn note(
         return Ok(());
     }
     let noting = policies::note_asked(&door.pool, found.call_id, run, session);
-    Box::pin(noting)
-        .await
-        .map_err(|error| Refusal::unreadable(&error))
+    let is_noted = Box::pin(noting).await;
+    if is_noted.map_err(|error| Refusal::unreadable(&error))? {
+        return Ok(());
+    }
+    let what = Message::fixed(
+        "too many other runs and sessions wait for the call of this key; send it again when that call is over",
+        "等待这个幂等键所对应调用的 run 和 session 太多；请在那次调用结束后再发送",
+    );
+    Err(Refusal::new(Code::Overloaded, what))
 }
 
 /// Counts a repetition that does not run.

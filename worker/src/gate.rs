@@ -335,7 +335,7 @@ async fn refuse(worker: &WorkerProcess, call: CallId, tool: &Arc<Tool>) -> Skip 
             Err(NoArguments::Never(failure)) => Some(failure),
             Err(NoArguments::Skip(skip)) => return Err(skip),
         };
-        end_queued(worker, call, tool, &row, failure).await
+        end_queued(worker, call, tool, &row, failure, Earlier::Any).await
     };
     match ending.await {
         Ok(_state) => Skip::Refused,
@@ -351,7 +351,15 @@ async fn deny(worker: &WorkerProcess, mut round: Box<Round>, failure: ToolFailur
         let is_as_asked =
             row.tenant == subject.tenant && canonical::hash_text(&stored) == subject.args_hash;
         let failure = is_as_asked.then_some(failure);
-        end_queued(worker, subject.call, &subject.tool, &row, failure).await
+        end_queued(
+            worker,
+            subject.call,
+            &subject.tool,
+            &row,
+            failure,
+            Earlier::Any,
+        )
+        .await
     };
     match ending.await {
         Ok(state) => {
@@ -377,7 +385,8 @@ async fn policy_refuses(
         return Ok(false);
     };
     let row = queued(worker, call).await?;
-    let state = end_queued(worker, call, tool, &row, Some(failure)).await?;
+    // The ledger has judged it, by what it knows of all attempts.
+    let state = end_queued(worker, call, tool, &row, Some(failure), Earlier::Known).await?;
     if let (Some(round), Some(state)) = (round, state) {
         round.ended(EndedView::Refused(state));
     }
@@ -404,6 +413,15 @@ async fn stored(worker: &WorkerProcess, call: CallId) -> Result<(CallRow, String
     Ok((queued(worker, call).await?, read_args(worker, call).await?))
 }
 
+/// Which attempts before may have had their effect when a call is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Earlier {
+    /// Any, perhaps one that the ledger has lost.
+    Any,
+    /// Those of which the ledger does not know that they had none.
+    Known,
+}
+
 /// Ends a queued call for this reason; `None`: its row gives none. Returns where it stands now; `None`: it has moved meanwhile.
 async fn end_queued(
     worker: &WorkerProcess,
@@ -411,8 +429,9 @@ async fn end_queued(
     tool: &Tool,
     row: &CallRow,
     failure: Option<ToolFailure>,
+    earlier: Earlier,
 ) -> Result<Option<State>, Skip> {
-    let ending = failure.and_then(|failure| refusing(worker, call, tool, row, &failure));
+    let ending = failure.and_then(|failure| refusing(worker, call, tool, row, &failure, earlier));
     let Some(ending) = ending else {
         let what = Message::fixed(
             "its message said other things than the call",
@@ -441,6 +460,7 @@ fn refusing(
     tool: &Tool,
     row: &CallRow,
     failure: &ToolFailure,
+    earlier: Earlier,
 ) -> Option<Ending> {
     let manifest = &tool.manifest;
     if row.tool != manifest.name.as_str() || row.tool_version != manifest.version {
@@ -457,8 +477,7 @@ fn refusing(
         effect: manifest.effect,
         language: row.language,
         cancelled: false,
-        // Any earlier attempt may have had its effect, perhaps one that the ledger has lost.
-        earlier_unknown: row.attempts > 0 || leaves_unknown,
+        earlier_unknown: leaves_unknown || earlier == Earlier::Any && row.attempts > 0,
         applied_late: false,
     };
     let (fact, guard) = (Fact::Refused(failure), Guard::Queued(row.rev));

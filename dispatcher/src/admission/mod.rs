@@ -9,14 +9,13 @@ mod approval;
 mod decision;
 mod key;
 mod pause;
+mod policy;
 mod shut;
 
 use fleet::{
     hold::{HeldWhy, Line},
     ids::CallId,
     rate_key::RateKey,
-    said,
-    wire::code::Code,
 };
 
 pub(crate) use self::decision::{Facts, NoSlot, line_of};
@@ -69,9 +68,7 @@ pub(crate) async fn admit(
             ..Facts::default()
         })?;
     }
-    if tool.is_run_by_client() && newest.policy.is_some() {
-        return Err(unjudged(checked));
-    }
+    policy::judges(submission, checked)?;
     let rate_key = key::of(tenant, checked).await?;
     let (quota, no_quota) = match door.quota.admit(tenant, call).await {
         Ok(admitted) => (admitted, None),
@@ -130,16 +127,6 @@ pub(crate) async fn admit(
         quota,
         running: running.unwrap_or_default(),
     })
-}
-
-/// An older version is for the program of its caller, and would be handed out without a look at the newest one's policy.
-fn unjudged(checked: &Checked) -> Refusal {
-    let (name, version) = (&checked.tool.manifest.name, checked.tool.manifest.version);
-    let what = said!(
-        "version {version} of {name} would be run by the caller's program, where its policy cannot be judged; ask for the newest version",
-        "工具 {name} 的版本 {version} 由调用方的程序运行，无法判断它的 policy；请使用最新版本"
-    );
-    Refusal::new(Code::Forbidden, what)
 }
 
 /// Whether a request may go on, by the facts that are known before its call is read.

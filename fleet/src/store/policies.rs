@@ -64,7 +64,8 @@ pub async fn broken(pool: &PgPool, call: CallId) -> Result<Option<BrokenRule>, S
 
 /// Notes that a caller of this run and session is answered with a call of another one, by its key: what that has done counts there too.
 ///
-/// One statement, which may be repeated; it waits for one that moves the call. Must be committed before the answer is given.
+/// One statement, which may be repeated; it waits for one that moves the call. Must be committed before the answer is given. False: the
+/// call is not over, and so many other runs and sessions wait for it that no more may.
 ///
 /// # Errors
 ///
@@ -74,15 +75,13 @@ pub async fn note_asked(
     call: CallId,
     run: Option<&Label>,
     session: Option<&Label>,
-) -> Result<(), StoreError> {
-    let noting = sqlx::query("SELECT toolfleet.note_asked($1, $2, $3)")
+) -> Result<bool, StoreError> {
+    let noting = sqlx::query_scalar("SELECT toolfleet.note_asked($1, $2, $3)")
         .bind(call.0)
         .bind(run.map(Label::as_str))
         .bind(session.map(Label::as_str))
-        .execute(pool);
-    answer("note who was answered by a key", noting)
-        .await
-        .map(drop)
+        .fetch_one(pool);
+    answer("note who was answered by a key", noting).await
 }
 
 fn rule(row: &PgRow) -> Result<BrokenRule, sqlx::Error> {

@@ -104,10 +104,12 @@ async fn each_rule_refuses_with_its_own_sentence_and_costs_no_attempt() {
         }
         call.key(&uuid::Uuid::new_v4().to_string()).wait().await
     };
-    let unlabelled = json!({"rule": "at_most", "per": "session"});
     for run in ["", "r"] {
         let refused = mail(run, "").await;
-        assert_forbidden(&refused, "send the header toolfleet-session", &unlabelled);
+        let told = (refused["state"].as_str(), refused.code());
+        assert_eq!(told, (Some("refused"), "header_invalid"), "{}", *refused);
+        let says = refused["error"]["message"].as_str().unwrap();
+        assert!(says.contains("send the header Toolfleet-Session"), "{says}");
     }
     let after = json!({"rule": "after", "tool": "confirm", "per": "run"});
     let says = "only after confirm has succeeded in the same run";
@@ -249,4 +251,50 @@ async fn a_retry_whose_rule_is_broken_meanwhile_is_in_doubt() {
         "{why}"
     );
     assert_eq!(witness.asked("mail"), 1);
+}
+
+/// What is known not to have happened is not left to a person.
+#[tokio::test]
+async fn a_retry_whose_rule_is_broken_after_an_attempt_that_did_nothing_has_failed() {
+    let witness = Witness::start().await;
+    let tools = [
+        witness.tool("mail", "idempotent")
+            + "not_applied_statuses: [429]\nretry: {strategy: fixed, base: 1ms, cap: 1ms}\npolicy: {never_after: [secrets]}\n",
+        witness.tool("secrets", "read"),
+    ];
+    let fleet = Fleet::start(Spec::with(tools)).await;
+    witness.first("mail", [Reply::StatusWhenReleased(429)]);
+    let mail = call(&fleet, "mail", "mail", "r").asynchronous().await;
+    witness.until_asked("mail", 1).await;
+    let secrets = call(&fleet, "secrets", "secrets", "r").wait().await;
+    assert_eq!(secrets["state"], "succeeded");
+    witness.release("mail");
+    let told = fleet.until_state(mail.call_id(), "failed").await;
+    assert_eq!(told["error"]["details"]["rule"], "never_after", "{told}");
+    assert_eq!(
+        (&told["effect_known"], &told["attempts"]),
+        (&json!("not_applied"), &json!(1))
+    );
+    assert_eq!(witness.asked("mail"), 1);
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn a_call_that_came_too_early_often_runs_all_the_same_once_its_time_has_come() {
+    let witness = Witness::start().await;
+    let tools = [
+        witness.tool("mail", "once") + "policy: {after: [confirm]}\n",
+        witness.tool("confirm", "read"),
+    ];
+    let fleet = Fleet::start(Spec::with(tools)).await;
+    // More often than equal calls may fail.
+    for _ in 0..12 {
+        let early = call(&fleet, "mail", "mail", "r").wait().await;
+        assert_eq!(early.code(), "forbidden", "{}", *early);
+    }
+    let confirmed = call(&fleet, "confirm", "confirm", "r").wait().await;
+    assert_eq!(confirmed["state"], "succeeded");
+    let mailed = call(&fleet, "mail", "mail", "r").wait().await;
+    assert_eq!(mailed["state"], "succeeded", "{}", *mailed);
+    invariants::hold(&fleet, &witness).await;
 }

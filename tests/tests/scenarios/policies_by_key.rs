@@ -63,6 +63,32 @@ async fn an_answer_by_a_key_counts_in_the_run_that_asks_for_it() {
     invariants::hold(&fleet, &witness).await;
 }
 
+/// Equal arguments would be one call in every run, and its refusal the answer in all of them.
+#[tokio::test]
+async fn an_older_version_whose_key_is_its_arguments_is_refused() {
+    let witness = Witness::start().await;
+    let derived = witness.tool("mail", "idempotent") + "key: from_arguments\n";
+    let fleet = Fleet::start(Spec::with([
+        derived.clone(),
+        witness.tool("secrets", "read"),
+    ]))
+    .await;
+    let newer = derived
+        .replace("version: 1", "version: 2")
+        .replace("key: from_arguments", "policy: {never_after: [secrets]}");
+    fleet.apply(&newer).await;
+    fleet.ring().await;
+    let older = async |run: &str| {
+        let call = call(&fleet, "mail", run).header("Toolfleet-Tool-Version", "1");
+        call.wait().await
+    };
+    until_so("the dispatcher to know of the new version", async || {
+        let answer = older(&uuid::Uuid::new_v4().to_string()).await;
+        answer["state"] == "refused" && answer.code() == "forbidden"
+    })
+    .await;
+}
+
 /// They are with their callers' programs from the moment that they are accepted.
 #[tokio::test]
 async fn a_call_that_its_caller_runs_has_happened_and_one_with_a_policy_is_never_handed_out() {

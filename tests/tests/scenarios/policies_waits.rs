@@ -87,6 +87,32 @@ async fn a_yes_hands_out_no_call_whose_newest_version_has_a_policy() {
     fleet.until_state(waits.call_id(), "failed").await;
 }
 
+/// It begins when it is handed out, and the rule was there by then.
+#[tokio::test]
+async fn a_call_that_is_handed_out_by_a_yes_counts_for_a_rule_that_came_while_it_waited() {
+    let witness = Witness::start().await;
+    let shell = "name: shell\nversion: 1\ndescription: Runs on the caller's machine.\neffect: read\n\
+        input_schema: {type: object, properties: {what: {type: string}}, required: [what]}\n\
+        approval: {}\nexecutor: {client: {presents: shell_call}}\n";
+    let fleet = Fleet::start(Spec::with([shell.to_owned()])).await;
+    let waits = call(&fleet, "shell", "r").wait().await;
+    let mail = witness.tool("mail", "once") + "policy: {never_after: [shell]}\n";
+    fleet.apply(&mail).await;
+    fleet.ring().await;
+    let mail = async |run: &str| {
+        let key = uuid::Uuid::new_v4().to_string();
+        call(&fleet, "mail", run).key(&key).wait().await
+    };
+    until_so("the dispatcher to know of the tool", async || {
+        mail("r-2").await["state"] == "succeeded"
+    })
+    .await;
+    decides(&fleet, &waits, "approve").await;
+    let told = mail("r").await;
+    assert_eq!(told["error"]["details"]["rule"], "never_after", "{}", *told);
+    invariants::hold(&fleet, &witness).await;
+}
+
 #[tokio::test]
 async fn nothing_stands_in_for_a_call_that_breaks_a_rule() {
     let witness = Witness::start().await;

@@ -20,7 +20,7 @@ async fn ask(scene: &Scene, call: CallId, run: &str, session: &str) {
     let (run, session) = (label(run), label(session));
     for _twice in 0..2 {
         let noted = policies::note_asked(pool, call, run.as_ref(), session.as_ref()).await;
-        noted.unwrap();
+        assert!(noted.unwrap());
     }
 }
 
@@ -66,6 +66,38 @@ async fn what_becomes_of_a_call_counts_for_all_that_asked_for_it() {
     scene.ends_as(call, attempt, failed).await;
     for run in ["r-1", "r-2", "r-3"] {
         assert_eq!(broken(run).await, None, "{run}");
+    }
+}
+
+/// Whatever moves the call writes a row for each that waits, in a statement that calls of all tenants share.
+#[tokio::test]
+async fn only_so_many_runs_wait_for_one_call() {
+    let scene = Scene::with(json!({"never_after": ["secrets"]})).await;
+    let pool = &scene.ledger.database.pool;
+    let call = scene.ledger.accepted(of("secrets", "r", "s")).await;
+    let asks = async |n: u32| {
+        let (run, session) = (label(&format!("r-{n}")), label(&format!("s-{n}")));
+        let noted = policies::note_asked(pool, call, run.as_ref(), session.as_ref()).await;
+        noted.unwrap()
+    };
+    for n in 0..16 {
+        assert!(asks(n).await, "{n}");
+    }
+    assert!(!asks(16).await);
+    // Who waits already may ask again, and when it is over everybody may.
+    assert!(asks(3).await);
+    let attempt = scene.starts(call).await;
+    assert!(!asks(16).await);
+    let succeeded = Came::Ended(State::Succeeded, EffectKnown::Applied);
+    scene.ends_as(call, attempt, succeeded).await;
+    for n in 16..64 {
+        assert!(asks(n).await, "{n}");
+    }
+    for run in ["r-0", "r-63"] {
+        assert_eq!(
+            scene.broken(of("mail", run, "")).await,
+            never_after("secrets")
+        );
     }
 }
 
