@@ -78,12 +78,14 @@ async fn an_older_version_whose_key_is_its_arguments_is_refused() {
         .replace("key: from_arguments", "policy: {never_after: [secrets]}");
     fleet.apply(&newer).await;
     fleet.ring().await;
-    let older = async |run: &str| {
-        let call = call(&fleet, "mail", run).header("Toolfleet-Tool-Version", "1");
-        call.wait().await
+    // Each with arguments of its own: those of a call that there is are answered with it.
+    let older = async || {
+        let call = fleet.submit("mail", &json!({"what": uuid::Uuid::new_v4()}));
+        let call = call.header("Toolfleet-Tool-Version", "1");
+        call.header("Toolfleet-Run", "r").wait().await
     };
     until_so("the dispatcher to know of the new version", async || {
-        let answer = older(&uuid::Uuid::new_v4().to_string()).await;
+        let answer = older().await;
         answer["state"] == "refused" && answer.code() == "forbidden"
     })
     .await;
