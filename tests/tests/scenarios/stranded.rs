@@ -181,16 +181,15 @@ async fn calls_whose_messages_cannot_be_read_are_run_in_a_busy_queue() {
         is_stranded(&fleet, &stream, call).await;
     }
     fleet.add_worker(&["--concurrency", "1"]).await;
-    // What would take half a minute: a young pointer of a busy queue is not looked at.
-    let age = "UPDATE toolfleet.open_calls SET accepted_at = accepted_at - interval '25 seconds', \
-               not_before = not_before - interval '25 seconds'";
+    // What would take half a minute: a pointer of a busy queue is looked at when it has waited 24 s, and then not before 192 s. Each
+    // comes to that age by itself, however long the steps above took.
+    let age = "UPDATE toolfleet.open_calls SET accepted_at = now() - interval '20 seconds', not_before = now() - interval '20 seconds'";
     sqlx::query(age)
         .execute(&fleet.database.pool)
         .await
         .unwrap();
     let before = counter(STRANDED);
     let mut waiting_min = usize::MAX;
-    // Where a busy machine misses the look at this age, the next one comes at twice of it.
     let limit = Duration::from_secs(120);
     until_within(limit, "the damaged ones to have new numbers", async || {
         let asked = witness.look(|seen| seen.requests.len());
