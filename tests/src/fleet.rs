@@ -26,6 +26,7 @@ use fleet::{
 };
 use fleet_client::{FleetClient, Question};
 use serde_json::Value;
+use tokio::net::TcpListener;
 use toolfleet::servers::{Nats, nats::MAX_PAYLOAD};
 use worker::{Builder, Worker};
 
@@ -37,6 +38,7 @@ use crate::{
     run_folder::RunFolder,
     shipped::{Shipped, User},
     wait::LONG,
+    web::Web,
 };
 
 /// What a fleet consists of at first.
@@ -297,6 +299,32 @@ impl Fleet {
             run.await.map_err(|error| report(&error))
         });
         process.await
+    }
+
+    /// Starts a gateway with these flags, which serves callers on a port of its own, and waits until it is ready. Unless the flags say
+    /// otherwise it asks nobody for a token.
+    ///
+    /// # Panics
+    ///
+    /// It does not start.
+    pub async fn gateway(&self, flags: &[&str]) -> (Process, Web) {
+        let own = [&["--auth", "none"], flags].concat();
+        let mut config: gateway::Config =
+            self.settings(User::Gateway, "gateway", &self.database, &own);
+        if self.roles {
+            config.store.database_url = self.database.url_of(Duty::Reader.role()).into();
+        }
+        let callers = TcpListener::bind(("127.0.0.1", 0)).await;
+        let callers = callers.expect("a port is free");
+        let address = callers.local_addr().expect("a bound port has an address");
+        let process = Process::start("gateway", |probes, stop| async move {
+            let stop = stop.cancelled_owned();
+            let run = Box::pin(gateway::run(config, Some(callers), probes, stop));
+            run.await.map_err(|error| report(&error))
+        });
+        let mut process = process.await;
+        process.ready().await;
+        (process, Web { address })
     }
 
     /// Applies a manifest as an operator does, bell included.

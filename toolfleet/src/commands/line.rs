@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use super::{
-    bench, call, calls, control, dev, dispatcher, doctor, migrate, nats_config, tools, worker,
-    workers,
+    bench, call, calls, control, dev, dispatcher, doctor, gateway, migrate, nats_config, tools,
+    worker, workers,
 };
 use crate::dev::DevOptions;
 
@@ -32,6 +32,8 @@ pub enum Command {
     Dispatcher(Box<::dispatcher::Config>),
     /// Run a worker: runs the calls of its queues and records what came of them; SIGTERM drains it
     Worker(Box<::worker::Config>),
+    /// Run a gateway: the same contract over HTTP, for curl, browsers and programs without NATS; SIGTERM stops it
+    Gateway(Box<::gateway::Config>),
     /// Bring the schema of the database up to date; safe to repeat, and for several at once
     Migrate(migrate::Migrate),
     /// Write the users of nats-server, each with the rights of its role, for a fleet and its tenants
@@ -79,6 +81,7 @@ impl Command {
             Self::Dev(options) => Box::pin(dev::run(options)).await,
             Self::Dispatcher(config) => Box::pin(dispatcher::run(*config)).await,
             Self::Worker(config) => Box::pin(worker::run(*config)).await,
+            Self::Gateway(config) => Box::pin(gateway::run(*config)).await,
             Self::Migrate(migrate) => migrate.run().await,
             Self::NatsConfig(config) => config.run(),
             Self::Doctor(doctor) => Box::pin(doctor.run()).await,

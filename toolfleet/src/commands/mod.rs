@@ -16,6 +16,7 @@ mod variable;
 
 mod dev;
 mod dispatcher;
+mod gateway;
 mod worker;
 
 mod migrate;
