@@ -204,6 +204,12 @@ fn envelope(code: Code, language: Language) -> Envelope {
             effect: EffectKnown::Unknown,
             ..Envelope::refused("get_weather", ErrorBody::no_answer(true, language))
         },
+        Code::NarrowIt => refused_of_call(
+            code,
+            "the history holds too much to look through for this within 2 s",
+            "历史记录太多，无法在 2 秒内完成这次查询",
+            language,
+        ),
         Code::Timeout => failed(late(), EffectKnown::None),
         Code::Unavailable => failed(unreachable(), EffectKnown::NotApplied),
         Code::CircuitOpen => {

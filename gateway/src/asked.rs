@@ -1,6 +1,6 @@
 //! What is known of a request before its body is read: who asks, for whom, and how it wants to be answered.
 
-use std::{convert::Infallible, sync::Arc};
+use std::convert::Infallible;
 
 use axum::{
     extract::FromRequestParts,
@@ -8,6 +8,7 @@ use axum::{
 };
 use fleet::{
     ids::{CallId, Label},
+    tokens::Scope,
     wire::code::Code,
 };
 use fleet_client::Question;
@@ -15,7 +16,7 @@ use fleet_client::Question;
 use crate::{
     answer::Glimpse,
     ask::Dispatchers,
-    auth::{Scope, no_token, principal::Principal},
+    auth::{no_token, principal::Principal},
     forward::Preference,
     headers::TENANT,
     query::Query,
@@ -25,7 +26,7 @@ use crate::{
 /// A request without its body.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    principal: Option<Arc<Principal>>,
+    principal: Option<Principal>,
     pub(crate) headers: HeaderMap,
     query: Option<String>,
 }
@@ -49,7 +50,7 @@ impl Asked {
     ///
     /// `unauthenticated`, `forbidden`.
     pub(crate) fn by(&self, one_of: &[Scope]) -> Result<&Principal, Refused> {
-        let principal = self.principal.as_deref().ok_or_else(no_token)?;
+        let principal = self.principal.as_ref().ok_or_else(no_token)?;
         principal.may(one_of)?;
         Ok(principal)
     }

@@ -33,7 +33,7 @@ impl Decision {
     ///
     /// The body says it, too.
     pub(crate) fn by(&mut self, principal: &Principal) -> Result<(), Refused> {
-        let Some(name) = &principal.name else {
+        let Some(name) = principal.name() else {
             return Ok(());
         };
         let what = Message::fixed(
@@ -41,7 +41,7 @@ impl Decision {
             "token 已说明由谁决定：请去掉 actor",
         );
         self.0.refuse("actor", what)?;
-        self.0.push("actor", name);
+        self.0.push("actor", &name);
         Ok(())
     }
 

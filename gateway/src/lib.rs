@@ -8,7 +8,8 @@
 //! - `edge` takes connections and looks at what stands before a body: whom it is for, from which page, and who asks (`auth`);
 //! - `api` has the endpoints: a row each, and a file for what stands behind it. `asked` is what is known of a request, `query` and `body` its
 //!   parts, `forward` its headers on their way to NATS, `form` and `decision` its fields;
-//! - `ask` asks the dispatchers, `submit` makes a call and waits for it, `wait` waits for one whose id is known;
+//! - `ask` asks the dispatchers, `submit` makes a call and waits for it, `wait` waits for one whose id is known; `views` says why the history
+//!   cannot be read;
 //! - `answer` makes their answer one over HTTP, by the table in `status`; `refusal` is what the gateway says itself, `headers` their names;
 //! - `state` is what all endpoints work on, `run` starts and stops it in order.
 
@@ -30,6 +31,8 @@ mod query;
 mod ask;
 mod submit;
 mod wait;
+
+mod views;
 
 mod answer;
 mod headers;

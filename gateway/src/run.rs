@@ -7,6 +7,7 @@ use fleet::{
     http::{HttpState, Readiness},
     process::{join::ledger, probes},
     store::{rights::Duty, session::Postgres},
+    tokens::KnownTokens,
 };
 use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -19,6 +20,7 @@ use crate::{
     edge::{hosts::Expected, listener::Serving, peers::Peers},
     error::RunError,
     state::Gateway,
+    views::STATEMENT_MAX,
 };
 
 /// How long requests in hand may take after `shutdown`.
@@ -85,9 +87,11 @@ impl Started {
         callers: TcpListener,
         probes: TcpListener,
     ) -> Result<Self, RunError> {
-        let views = postgres.pool_for_reading(config.read_connections);
+        let views = postgres.pool_for_looking(config.read_connections, STATEMENT_MAX);
+        let tokens = KnownTokens::default();
         let authority = match config.auth {
-            Auth::None | Auth::Tokens => Authority::nobody(),
+            Auth::None => Authority::Nobody,
+            Auth::Tokens => Authority::tokens(tokens.clone()),
         };
         let gateway = Arc::new(Gateway {
             dispatchers: Dispatchers::new(&bus).await?,
@@ -105,6 +109,13 @@ impl Started {
             serving: JoinSet::new(),
             tasks: JoinSet::new(),
         };
+        if config.auth == Auth::Tokens {
+            // Of its own: where all connections are taken, no token would be revoked in time.
+            let pool = postgres.pool_for_reading(1);
+            tokens.refresh(&pool).await?;
+            let keeping = tokens.keep_fresh(pool, started.bus.clone(), started.stop.clone());
+            started.tasks.spawn(keeping);
+        }
         started.probe(config, postgres.clone(), probes);
         let serving = Serving {
             router: router(Arc::clone(&gateway)),

@@ -135,7 +135,7 @@ mod tests {
     }
 
     /// Codes with which requests are refused, and their statuses; with every other code only calls end.
-    const REFUSALS: [(u16, &[Code]); 11] = [
+    const REFUSALS: [(u16, &[Code]); 12] = [
         (401, &[Code::Unauthenticated]),
         (403, &[Code::Forbidden]),
         (
@@ -153,6 +153,7 @@ mod tests {
         ),
         (410, &[Code::ToolRetired]),
         (413, &[Code::PayloadTooLarge]),
+        (422, &[Code::NarrowIt]),
         (
             429,
             &[

@@ -114,6 +114,8 @@ words! {
         AlreadyTerminal = "already_terminal",
         /// Something that was started for the call may still act, so it cannot be known yet that it was not applied.
         WorkerNotFenced = "worker_not_fenced",
+        /// The history holds too much to look through for this.
+        NarrowIt = "narrow_it",
     }
 }
 
@@ -131,6 +133,7 @@ impl Code {
             | Self::WorkerNotFenced => 409,
             Self::ToolRetired => 410,
             Self::PayloadTooLarge => 413,
+            Self::NarrowIt => 422,
             Self::QuotaExceeded | Self::RateLimited | Self::RepeatedFailure => 429,
             Self::ToolPaused | Self::Overloaded | Self::StoreUnavailable | Self::Unavailable => 503,
             Self::NoAnswer => 504,

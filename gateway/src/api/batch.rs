@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use axum::{body::Body, extract::State, response::Response};
-use fleet::{said, wire::code::Code};
+use fleet::{said, tokens::Scope, wire::code::Code};
 use fleet_client::{Question, question::DECISION_MAX};
 use serde_json::value::RawValue;
 
 use crate::{
     answer,
     asked::Asked,
-    auth::{Scope, principal::Principal},
+    auth::principal::Principal,
     body::{self, BATCH_MAX},
     form::Fields,
     forward::{self, with_principal},
@@ -29,7 +29,7 @@ pub(super) async fn batch(
     let tenant = asked.tenant(principal)?;
     asked.query(&[])?;
     let preference = asked.preference()?;
-    let mut headers = forward::headers(&asked.headers, principal.name.as_deref())?;
+    let mut headers = forward::headers(&asked.headers, principal.name())?;
     if let Some(said) = preference.said() {
         headers.insert(PREFER.as_str(), said);
     }
@@ -119,7 +119,7 @@ fn looked_at(fields: &mut Fields, principal: &Principal, place: usize) -> Result
     }
     let (mut is_changed, mut problem) = (false, None);
     fields.change("meta", |meta| {
-        let written = with_principal(meta.get(), principal.name.as_deref());
+        let written = with_principal(meta.get(), principal.name());
         match written {
             Ok(text) if text != meta.get() => {
                 is_changed = true;

@@ -7,14 +7,13 @@ use axum::{
     extract::{Path, State, rejection::PathRejection},
     response::Response,
 };
-use fleet::{ids::ToolName, wire::code::Code};
+use fleet::{ids::ToolName, tokens::Scope, wire::code::Code};
 use tokio::sync::oneshot;
 
 use super::named;
 use crate::{
     answer,
     asked::Asked,
-    auth::Scope,
     body::{self, CALL_MAX},
     forward::{self, OnDisconnect},
     refusal::{Refused, Repeatable},
@@ -38,11 +37,11 @@ pub(super) async fn call(
     asked.query(&[])?;
     let preference = asked.preference()?;
     let on_disconnect = OnDisconnect::read(&asked.headers)?;
-    let headers = forward::headers(&asked.headers, principal.name.as_deref())?;
+    let headers = forward::headers(&asked.headers, principal.name())?;
     let column = preference.column;
     let call = Submitted {
         body: body::read(&asked.headers, body, CALL_MAX).await?,
-        principal: principal.name.clone(),
+        principal: principal.name().map(ToOwned::to_owned),
         tenant,
         tool,
         headers,

@@ -8,6 +8,7 @@ use axum::{
 };
 use fleet::{
     ids::{IdempotencyKey, ToolName},
+    tokens::Scope,
     wire::{code::Code, message::Message},
 };
 use fleet_client::{Answer, Question};
@@ -18,7 +19,6 @@ use super::named;
 use crate::{
     answer::{self, Glimpse},
     asked::{Asked, call_id, meant},
-    auth::Scope,
     query::Query,
     refusal::{Refused, Repeatable},
     state::Gateway,

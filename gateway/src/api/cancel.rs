@@ -7,13 +7,13 @@ use axum::{
     extract::{Path, State, rejection::PathRejection},
     response::Response,
 };
+use fleet::tokens::Scope;
 use fleet_client::Question;
 
 use super::named;
 use crate::{
     answer,
     asked::{Asked, call_id, meant},
-    auth::Scope,
     body::{self, FORM_MAX},
     decision::Decision,
     refusal::{Refused, Repeatable},

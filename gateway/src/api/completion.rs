@@ -10,7 +10,6 @@ use axum::{
 };
 use fleet::{
     ids::{CallId, Label},
-    telemetry::report,
     wire::{code::Code, message::Message},
 };
 use fleet_client::Question;
@@ -23,6 +22,7 @@ use crate::{
     decision::Decision,
     refusal::{Refused, Repeatable},
     state::Gateway,
+    views::unreadable,
 };
 
 /// The most characters of a token that is looked at: a call's id, a dot, and the proof.
@@ -66,19 +66,7 @@ async fn place(gateway: &Gateway, token: &str) -> Result<(CallId, Label), Refuse
         .and_then(|(call, _)| call.parse().ok());
     let call = named.unwrap_or_else(CallId::generate);
     let tenant = fleet_history::calls::tenant_of(&gateway.views, call).await;
-    let tenant = tenant.map_err(|error| {
-        tracing::debug!(
-            error = report(&error),
-            "the tenant of a call cannot be read"
-        );
-        Refused::later(
-            Code::StoreUnavailable,
-            Message::fixed(
-                "the ledger cannot be read at the moment",
-                "目前无法读取账本",
-            ),
-        )
-    })?;
+    let tenant = tenant.map_err(|error| unreadable(&error))?;
     let tenant = tenant.and_then(|tenant| tenant.parse().ok());
     let nobody = || "default".parse().expect("a tenant's name");
     Ok((call, tenant.unwrap_or_else(nobody)))

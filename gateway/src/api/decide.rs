@@ -10,6 +10,7 @@ use axum::{
 };
 use fleet::{
     store::approvals::Ruling,
+    tokens::Scope,
     wire::{code::Code, message::Message},
 };
 use fleet_client::Question;
@@ -18,7 +19,6 @@ use super::named;
 use crate::{
     answer,
     asked::{Asked, call_id, meant},
-    auth::Scope,
     body::{self, FORM_MAX},
     decision::Decision,
     refusal::{Refused, Repeatable},

@@ -6,6 +6,7 @@ mod calls;
 mod cancel;
 mod completion;
 mod decide;
+mod history;
 mod output;
 mod settle;
 mod tools;
@@ -39,6 +40,8 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
         .route("/v1/calls/{call}/output", post(output::output))
         .route("/v1/calls/{call}/approve", post(decide::approve))
         .route("/v1/calls/{call}/deny", post(decide::deny))
+        .route("/v1/history", get(history::list))
+        .route("/v1/history/{call}", get(history::one))
         .route("/v1/tools", get(tools::list))
         .route("/v1/tools/{tool}", get(tools::one))
         .route_layer(known)

@@ -11,6 +11,7 @@ use fleet::{
     definitions::Format,
     ids::{Label, ToolName},
     said,
+    tokens::Scope,
     wire::{code::Code, message::Message},
 };
 use fleet_client::{Answer, Question};
@@ -21,7 +22,7 @@ use super::named;
 use crate::{
     answer::{self, Glimpse},
     asked::Asked,
-    auth::{Scope, principal::Principal},
+    auth::principal::Principal,
     form::Fields,
     headers::Speaker,
     query::Query,

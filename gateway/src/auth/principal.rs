@@ -1,34 +1,30 @@
 //! Who asks, and what they may.
 
+use std::sync::Arc;
+
 use fleet::{
     ids::{Label, ToolName},
+    tokens::{Scope, TokenRow},
     wire::{code::Code, message::Message},
 };
 
-use super::{Scope, pattern::Pattern};
 use crate::refusal::Refused;
 
-/// Who asks, as a token says it.
+/// Who asks.
 #[derive(Debug, Clone)]
-pub(crate) struct Principal {
-    /// By which name the history knows it; `None` where nobody is asked for a token.
-    pub(crate) name: Option<String>,
-    /// For whom; `None`: for any tenant.
-    pub(crate) tenant: Option<Label>,
-    /// What it may do.
-    pub(crate) scopes: Vec<Scope>,
-    /// With which tools.
-    pub(crate) tools: Vec<Pattern>,
+pub(crate) enum Principal {
+    /// Whoever reaches a gateway that asks for no token: everything may be done.
+    Anyone,
+    /// Who has this token.
+    Token(Arc<TokenRow>),
 }
 
 impl Principal {
-    /// Whoever reaches a gateway that asks for no token.
-    pub(crate) fn anyone() -> Self {
-        Self {
-            name: None,
-            tenant: None,
-            scopes: Scope::ALL.to_vec(),
-            tools: vec![Pattern::every()],
+    /// By which name the history knows it; `None` where nobody is asked for a token.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Self::Anyone => None,
+            Self::Token(token) => Some(&token.name),
         }
     }
 
@@ -38,21 +34,31 @@ impl Principal {
     ///
     /// `forbidden`.
     pub(crate) fn may(&self, one_of: &[Scope]) -> Result<(), Refused> {
-        if one_of.iter().any(|scope| self.scopes.contains(scope)) {
+        let may = match self {
+            Self::Anyone => true,
+            Self::Token(token) => one_of.iter().any(|scope| token.has(*scope)),
+        };
+        if may {
             return Ok(());
         }
         let words: Vec<&str> = one_of.iter().map(|scope| scope.as_str()).collect();
         let (english, chinese) = (words.join(" or "), words.join(" 或 "));
         let what = Message::new(
-            format!("the token has not the scope {english}"),
+            format!("the token does not have the scope {english}"),
             format!("这个 token 没有权限 {chinese}"),
         );
         Err(Refused::new(Code::Forbidden, what))
     }
 
-    /// Whether it may use this tool.
+    /// Whether it may use the tool of this name, whether there is one or not.
     pub(crate) fn may_use(&self, tool: &str) -> bool {
-        self.tools.iter().any(|pattern| pattern.fits(tool))
+        match self {
+            Self::Anyone => true,
+            Self::Token(token) => {
+                let name: Option<ToolName> = tool.parse().ok();
+                self.has_all_tools() || name.is_some_and(|name| token.covers(&name))
+            }
+        }
     }
 
     /// Whether it may call this tool.
@@ -73,7 +79,10 @@ impl Principal {
 
     /// Whether it may use every tool there is.
     pub(crate) fn has_all_tools(&self) -> bool {
-        self.tools.iter().any(Pattern::is_every)
+        match self {
+            Self::Anyone => true,
+            Self::Token(token) => token.tools.iter().any(|pattern| pattern == "*"),
+        }
     }
 
     /// The tenant of a request that names this one, or none: the token's own, else `default`.
@@ -82,7 +91,11 @@ impl Principal {
     ///
     /// The token is another tenant's.
     pub(crate) fn tenant(&self, named: Option<Label>) -> Result<Label, Refused> {
-        match (&self.tenant, named) {
+        let own = match self {
+            Self::Anyone => None,
+            Self::Token(token) => token.tenant.as_ref(),
+        };
+        match (own, named) {
             (Some(own), Some(named)) if *own != named => {
                 let what = Message::fixed(
                     "the token is not for this tenant",
@@ -102,12 +115,15 @@ mod tests {
     use super::*;
 
     fn of(tenant: Option<&str>, scopes: &[Scope], tools: &[&str]) -> Principal {
-        Principal {
-            name: Some("n".to_owned()),
+        Principal::Token(Arc::new(TokenRow {
+            token_id: "x".to_owned(),
+            name: "ann".to_owned(),
+            hash: [0; 32],
             tenant: tenant.map(|tenant| tenant.parse().unwrap()),
             scopes: scopes.to_vec(),
-            tools: tools.iter().map(|tool| Pattern::new(tool)).collect(),
-        }
+            tools: tools.iter().map(ToString::to_string).collect(),
+            expires_at: None,
+        }))
     }
 
     #[test]
@@ -117,8 +133,10 @@ mod tests {
         assert_eq!(own.tenant(None).unwrap().as_str(), "acme");
         assert_eq!(own.tenant(label("acme")).unwrap().as_str(), "acme");
         assert!(own.tenant(label("beta")).is_err());
-        assert_eq!(any.tenant(None).unwrap().as_str(), "default");
-        assert_eq!(any.tenant(label("beta")).unwrap().as_str(), "beta");
+        for any in [any, Principal::Anyone] {
+            assert_eq!(any.tenant(None).unwrap().as_str(), "default");
+            assert_eq!(any.tenant(label("beta")).unwrap().as_str(), "beta");
+        }
     }
 
     #[test]
@@ -128,6 +146,10 @@ mod tests {
         assert!(reader.may(&[Scope::Call, Scope::Read]).is_ok());
         assert!(reader.may_call(&"get_weather".parse().unwrap()).is_ok());
         assert!(reader.may_call(&"charge".parse().unwrap()).is_err());
-        assert!(!reader.has_all_tools() && Principal::anyone().has_all_tools());
+        assert!(!reader.has_all_tools() && of(None, &[], &["*"]).has_all_tools());
+        for odd in ["", "a.b", "get_\u{e9}"] {
+            assert!(!reader.may_use(odd), "{odd}");
+        }
+        assert!(Principal::Anyone.may(&[Scope::Admin]).is_ok());
     }
 }

@@ -88,11 +88,13 @@ pub(crate) async fn known(
     next: Next,
 ) -> Response {
     let peer = request.extensions().get::<Peer>().cloned();
-    match gateway.authority.principal(request.headers()) {
+    let peer = peer.expect("the listener says of every request where it comes from");
+    let asking = gateway
+        .authority
+        .principal(request.headers(), peer.address());
+    match asking {
         Ok(principal) => {
-            if let Some(peer) = &peer {
-                peer.is_known();
-            }
+            peer.is_known();
             request.extensions_mut().insert(principal);
             next.run(request).await
         }

@@ -17,7 +17,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
-use super::peers::{Peer, Peers};
+use super::{
+    peers::{Peer, Peers},
+    stall::Unstalled,
+};
 
 /// How long the head of a request may take, and how long a connection may be idle.
 pub(crate) const HEAD_MAX: Duration = Duration::from_secs(10);
@@ -86,7 +89,7 @@ async fn connection(
         .header_read_timeout(HEAD_MAX)
         .max_headers(LINES_MAX)
         .max_buf_size(HEAD_BYTES_MAX);
-    let serving = builder.serve_connection(TokioIo::new(stream), service);
+    let serving = builder.serve_connection(TokioIo::new(Unstalled::new(stream)), service);
     let mut serving = std::pin::pin!(serving);
     let ended = tokio::select! {
         ended = &mut serving => ended,

@@ -1,6 +1,6 @@
 //! The edge: connections, who may open them, and which of their requests are looked at.
 //!
-//! `listener` takes connections, `peers` counts them by address, `hosts` says which names and pages may ask, `guard` asks all of
+//! `listener` takes connections, `stall` ends those whose other end takes nothing, `peers` counts them by address, `hosts` says which names and pages may ask, `guard` asks all of
 //! that of every request before its body is read.
 
 pub(crate) mod hosts;
@@ -9,3 +9,4 @@ pub(crate) mod peers;
 
 pub(crate) mod guard;
 pub(crate) mod listener;
+mod stall;

@@ -104,7 +104,9 @@ impl Advice {
             | Code::NumberOutOfRange
             | Code::NumberTooLong
             | Code::InvalidArguments => Self::CorrectArguments,
-            Code::TooManyNodes | Code::StringTooLong | Code::PayloadTooLarge => Self::SendLess,
+            Code::TooManyNodes | Code::StringTooLong | Code::PayloadTooLarge | Code::NarrowIt => {
+                Self::SendLess
+            }
             Code::UnknownTool | Code::UnknownToolVersion | Code::InvalidToolName => {
                 Self::ChooseTool
             }

@@ -19,9 +19,11 @@ pub(super) const fn known(effect: EffectKnown) -> &'static Message {
 pub(super) fn known_at_the_door(code: Code) -> Option<&'static Message> {
     match code {
         Code::NotFound => None,
-        Code::InvalidId | Code::Conflict | Code::AlreadyTerminal | Code::WorkerNotFenced => {
-            Some(&NONE)
-        }
+        Code::InvalidId
+        | Code::NarrowIt
+        | Code::Conflict
+        | Code::AlreadyTerminal
+        | Code::WorkerNotFenced => Some(&NONE),
         _ => Some(&NOTHING_RUN),
     }
 }
