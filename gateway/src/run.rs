@@ -43,7 +43,7 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     config.check()?;
-    let postgres = ledger(&config.store, &config.name, Duty::Reader).await?;
+    let postgres = ledger(&config.store, &config.name, Duty::Gateway).await?;
     let bus = Bus::connect(&config.bus, &config.name).await?;
     excess::tell(&bus, &config.bus, NatsRole::Gateway).await;
     let callers = match callers {

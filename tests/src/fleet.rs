@@ -312,7 +312,7 @@ impl Fleet {
         let mut config: gateway::Config =
             self.settings(User::Gateway, "gateway", &self.database, &own);
         if self.roles {
-            config.store.database_url = self.database.url_of(Duty::Reader.role()).into();
+            config.store.database_url = self.database.url_of(Duty::Gateway.role()).into();
         }
         let callers = TcpListener::bind(("127.0.0.1", 0)).await;
         let callers = callers.expect("a port is free");

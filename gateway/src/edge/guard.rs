@@ -94,7 +94,7 @@ pub(crate) async fn known(
         .principal(request.headers(), peer.address());
     match asking {
         Ok(principal) => {
-            peer.is_known();
+            peer.becomes_known();
             request.extensions_mut().insert(principal);
             next.run(request).await
         }

@@ -63,7 +63,7 @@ impl Peers {
 
 impl Peer {
     /// It is known now who asks, so the connection takes no stranger's place any more.
-    pub(crate) fn is_known(&self) {
+    pub(crate) fn becomes_known(&self) {
         drop(lock(&self.stranger).take());
     }
 
@@ -107,7 +107,7 @@ mod tests {
         assert!(peers.enter("::ffff:10.0.0.1".parse().unwrap()).is_none());
         assert!(peers.enter(address(2)).is_some());
         let clone = first.clone();
-        clone.is_known();
+        clone.becomes_known();
         let third = peers.enter(address(1)).unwrap();
         assert!(peers.enter(address(1)).is_none());
         drop((first, clone, second, third));

@@ -9,6 +9,9 @@ mod calls;
 mod decisions;
 mod listing;
 
+mod rights;
+mod tokens;
+
 mod edge;
 
 mod outages;

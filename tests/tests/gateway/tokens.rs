@@ -17,12 +17,18 @@ use fleet_tests::{
 use serde_json::json;
 
 /// A token of this name.
-struct Held {
+pub(crate) struct Held {
     id: String,
     text: String,
 }
 
-async fn token(fleet: &Fleet, name: &str, tenant: &str, scopes: &[Scope], tool: &str) -> Held {
+pub(crate) async fn token(
+    fleet: &Fleet,
+    name: &str,
+    tenant: &str,
+    scopes: &[Scope],
+    tool: &str,
+) -> Held {
     let secret = NewSecret::generate();
     let tenant = (tenant != "*").then(|| tenant.parse().unwrap());
     let new = NewToken {
@@ -36,7 +42,7 @@ async fn token(fleet: &Fleet, name: &str, tenant: &str, scopes: &[Scope], tool: 
         for_ms: None,
     };
     let mut connection = fleet.database.connect().await;
-    tokens::create(&mut *connection, &new).await.unwrap();
+    tokens::create(&mut connection, &new).await.unwrap();
     fleet.ring().await;
     Held {
         id: secret.id().to_owned(),
@@ -44,12 +50,12 @@ async fn token(fleet: &Fleet, name: &str, tenant: &str, scopes: &[Scope], tool: 
     }
 }
 
-fn with(request: WebRequest, token: &Held) -> WebRequest {
+pub(crate) fn with(request: WebRequest, token: &Held) -> WebRequest {
     request.header("Authorization", &format!("Bearer {}", token.text))
 }
 
 /// Waits until a gateway has read a token.
-async fn known(web: Web, token: &Held) {
+pub(crate) async fn known(web: Web, token: &Held) {
     until_so("the token to be known", async || {
         let status = with(web.get("/v1/tools"), token).send().await.status;
         ![401, 429, 503].contains(&status)
@@ -70,17 +76,57 @@ fn endpoints(call: &str) -> Vec<(&'static str, String, String, &'static [Scope])
     let of = |verb: &str| format!("/v1/calls/{call}/{verb}");
     let decision = json!({"args_hash": "x", "note": "n"}).to_string();
     vec![
-        ("POST", "/v1/call/look".into(), r#"{"what":"a"}"#.into(), &[Scope::Call]),
-        ("POST", "/v1/batch".into(), r#"{"calls":[{"tool":"look","args":{"what":"a"}}]}"#.into(), &[Scope::Call]),
-        ("GET", format!("/v1/calls/{call}"), String::new(), &[Scope::Call, Scope::Read]),
-        ("GET", "/v1/calls?tool=look&idempotency_key=k".into(), String::new(), &[Scope::Call, Scope::Read]),
+        (
+            "POST",
+            "/v1/call/look".into(),
+            r#"{"what":"a"}"#.into(),
+            &[Scope::Call],
+        ),
+        (
+            "POST",
+            "/v1/batch".into(),
+            r#"{"calls":[{"tool":"look","args":{"what":"a"}}]}"#.into(),
+            &[Scope::Call],
+        ),
+        (
+            "GET",
+            format!("/v1/calls/{call}"),
+            String::new(),
+            &[Scope::Call, Scope::Read],
+        ),
+        (
+            "GET",
+            "/v1/calls?tool=look&idempotency_key=k".into(),
+            String::new(),
+            &[Scope::Call, Scope::Read],
+        ),
         ("POST", of("cancel"), "{}".into(), &[Scope::Call]),
-        ("POST", of("settle"), json!({"outcome": "applied", "note": "n"}).to_string(), &[Scope::Settle]),
-        ("POST", of("output"), json!({"token": "x.y", "result": 1}).to_string(), &[Scope::Call]),
+        (
+            "POST",
+            of("settle"),
+            json!({"outcome": "applied", "note": "n"}).to_string(),
+            &[Scope::Settle],
+        ),
+        (
+            "POST",
+            of("output"),
+            json!({"token": "x.y", "result": 1}).to_string(),
+            &[Scope::Call],
+        ),
         ("POST", of("approve"), decision.clone(), &[Scope::Approve]),
         ("POST", of("deny"), decision, &[Scope::Approve]),
-        ("GET", "/v1/tools".into(), String::new(), &[Scope::Call, Scope::Read]),
-        ("GET", "/v1/tools/look".into(), String::new(), &[Scope::Call, Scope::Read]),
+        (
+            "GET",
+            "/v1/tools".into(),
+            String::new(),
+            &[Scope::Call, Scope::Read],
+        ),
+        (
+            "GET",
+            "/v1/tools/look".into(),
+            String::new(),
+            &[Scope::Call, Scope::Read],
+        ),
     ]
 }
 
@@ -109,12 +155,20 @@ async fn every_endpoint_wants_a_token_that_holds_and_has_its_scope() {
         for (method, path, body, scopes) in endpoints(&call) {
             let answer = with(request(web, method, &path, &body), &one).send().await;
             let is_forbidden = told(&answer) == is(403, "forbidden");
-            assert_eq!(is_forbidden, !scopes.contains(scope), "{scope} {method} {path}: {}", answer.text());
+            assert_eq!(
+                is_forbidden,
+                !scopes.contains(scope),
+                "{scope} {method} {path}: {}",
+                answer.text()
+            );
             tried += 1;
         }
     }
     let mut wrong = full.text.clone();
-    wrong.replace_range(wrong.len() - 1.., if wrong.ends_with('A') { "B" } else { "A" });
+    wrong.replace_range(
+        wrong.len() - 1..,
+        if wrong.ends_with('A') { "B" } else { "A" },
+    );
     for (method, path, body, _) in endpoints(&call) {
         let plain = || request(web, method, &path, &body);
         let basic = plain().header("Authorization", "Basic YTpi");
@@ -159,7 +213,12 @@ async fn a_token_is_for_its_tenant_and_its_tools_and_names_who_asks() {
         .post("/v1/call/charge", r#"{"what":"doubt"}"#)
         .header("Idempotency-Key", "k");
     let doubt = with(charge, &acme).send().await;
-    assert_eq!(doubt.header("Toolfleet-State"), "in_doubt", "{}", doubt.text());
+    assert_eq!(
+        doubt.header("Toolfleet-State"),
+        "in_doubt",
+        "{}",
+        doubt.text()
+    );
     let call = doubt.header("Toolfleet-Call-Id").to_owned();
     let row = fleet.call(call.parse().unwrap()).await;
     assert_eq!(row["tenant"], "acme");
@@ -169,22 +228,45 @@ async fn a_token_is_for_its_tenant_and_its_tools_and_names_who_asks() {
     // Another tenant, another tool: as what does not exist.
     let foreign = with(web.get("/v1/tools"), &acme).header("Toolfleet-Tenant", "beta");
     assert_eq!(told(&foreign.send().await), is(403, "forbidden"));
-    let refused = with(web.post("/v1/call/charge", "{}"), &looker).send().await;
+    let refused = with(web.post("/v1/call/charge", "{}"), &looker)
+        .send()
+        .await;
     assert_eq!(told(&refused), is(403, "forbidden"));
-    let batch = json!({"calls": [{"tool": "look", "args": {"what": "x"}}, {"tool": "charge", "args": {}}]});
-    let refused = with(web.post("/v1/batch", batch.to_string()), &looker).send().await;
+    let batch =
+        json!({"calls": [{"tool": "look", "args": {"what": "x"}}, {"tool": "charge", "args": {}}]});
+    let refused = with(web.post("/v1/batch", batch.to_string()), &looker)
+        .send()
+        .await;
     assert_eq!(told(&refused), is(403, "forbidden"), "{}", refused.text());
-    let listed = with(web.get("/v1/tools?format=mcp"), &looker).send().await.json();
+    let listed = with(web.get("/v1/tools?format=mcp"), &looker)
+        .send()
+        .await
+        .json();
     assert_eq!(listed["tools"].as_array().unwrap().len(), 1, "{listed}");
     let nobodys = CallId::generate().to_string();
     let by_call = endpoints(&call).into_iter().zip(endpoints(&nobodys));
-    for ((method, path, body, _), (_, other, ..)) in by_call.filter(|(one, _)| one.1.contains(&call)) {
-        let hidden = with(request(web, method, &path, &body), &looker).send().await;
-        let unknown = with(request(web, method, &other, &body), &looker).send().await;
+    for ((method, path, body, _), (_, other, ..)) in
+        by_call.filter(|(one, _)| one.1.contains(&call))
+    {
+        let hidden = with(request(web, method, &path, &body), &looker)
+            .send()
+            .await;
+        let unknown = with(request(web, method, &other, &body), &looker)
+            .send()
+            .await;
         let of_another = with(request(web, method, &path, &body), &any).send().await;
-        assert_eq!(told(&unknown), is(404, "not_found"), "{method} {path}: {}", unknown.text());
+        assert_eq!(
+            told(&unknown),
+            is(404, "not_found"),
+            "{method} {path}: {}",
+            unknown.text()
+        );
         for same in [hidden, of_another] {
-            assert_eq!((same.status, &same.body), (404, &unknown.body), "{method} {path}");
+            assert_eq!(
+                (same.status, &same.body),
+                (404, &unknown.body),
+                "{method} {path}"
+            );
         }
     }
 
@@ -195,7 +277,12 @@ async fn a_token_is_for_its_tenant_and_its_tools_and_names_who_asks() {
     assert_eq!(told(&refused), is(400, "invalid_arguments"));
     let settled = json!({"outcome": "applied", "note": "n"}).to_string();
     let settled = with(web.post(&settle, settled), &acme).send().await;
-    assert_eq!(settled.header("Toolfleet-State"), "succeeded", "{}", settled.text());
+    assert_eq!(
+        settled.header("Toolfleet-State"),
+        "succeeded",
+        "{}",
+        settled.text()
+    );
     let events = fleet.events(call.parse().unwrap()).await;
     let actor = events.last().unwrap()["actor"].as_str().unwrap().to_owned();
     assert!(actor.starts_with("bob@acme ("), "{actor}");
@@ -204,7 +291,9 @@ async fn a_token_is_for_its_tenant_and_its_tools_and_names_who_asks() {
     let own = own.header("Toolfleet-Tenant", "acme").send().await;
     assert_eq!(own.status, 200);
     let mine = json!({"calls": [{"tool": "look", "args": {"what": "y"}, "meta": {"x": 1E2}}]});
-    let batch = with(web.post("/v1/batch", mine.to_string()), &looker).send().await;
+    let batch = with(web.post("/v1/batch", mine.to_string()), &looker)
+        .send()
+        .await;
     assert_eq!(batch.status, 200, "{}", batch.text());
     witness.until_asked("y", 1).await;
     let meta = witness.look(|seen| {
@@ -226,7 +315,7 @@ async fn a_revoked_token_is_refused_by_every_gateway_within_two_seconds() {
         known(web, &held).await;
     }
     let mut connection = fleet.database.connect().await;
-    let revoked = tokens::revoke(&mut *connection, &held.id, "ann", "a test").await;
+    let revoked = tokens::revoke(&mut connection, &held.id, "ann", "a test").await;
     assert!(matches!(revoked.unwrap(), TokenRevoked::Now(_)));
     // No bell: each looks by itself.
     let began = Instant::now();
@@ -236,7 +325,11 @@ async fn a_revoked_token_is_refused_by_every_gateway_within_two_seconds() {
         })
         .await;
     }
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        began.elapsed()
+    );
     first.drain().await;
     second.drain().await;
 }
