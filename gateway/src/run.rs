@@ -5,8 +5,12 @@ use std::{sync::Arc, time::Duration};
 use fleet::{
     bus::{connect::Bus, excess, rights::NatsRole},
     http::{HttpState, Readiness},
-    process::{join::ledger, probes},
-    store::{rights::Duty, session::Postgres},
+    process::probes,
+    store::{
+        migrate,
+        rights::{self, Duty},
+        session::Postgres,
+    },
     tokens::KnownTokens,
 };
 use tokio::{net::TcpListener, task::JoinSet, time::timeout};
@@ -43,7 +47,10 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     config.check()?;
-    let postgres = ledger(&config.store, &config.name, Duty::Gateway).await?;
+    let url = &config.store.database_url;
+    let postgres = Postgres::new(url, &format!("toolfleet {}", config.name))?;
+    migrate::check_schema(&postgres).await?;
+    rights::tell_beyond(&postgres, url, Duty::Gateway).await;
     let bus = Bus::connect(&config.bus, &config.name).await?;
     excess::tell(&bus, &config.bus, NatsRole::Gateway).await;
     let callers = match callers {

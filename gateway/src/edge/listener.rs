@@ -27,7 +27,9 @@ pub(crate) const HEAD_MAX: Duration = Duration::from_secs(10);
 /// The most header lines of a request. More are refused with 431.
 const LINES_MAX: usize = 100;
 /// The most bytes of a request's head; what is larger is refused with 431.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
+const HEAD_BYTES_MAX: usize = 32 * 1024;
+/// The most bytes that are kept of a connection before they are asked for.
+const BUFFER_MAX: usize = 64 * 1024;
 
 /// What is served, and to how many.
 #[derive(Debug)]
@@ -88,7 +90,8 @@ async fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_MAX)
         .max_headers(LINES_MAX)
-        .max_buf_size(HEAD_BYTES_MAX);
+        .max_header_size(HEAD_BYTES_MAX)
+        .max_buf_size(BUFFER_MAX);
     let serving = builder.serve_connection(TokioIo::new(Unstalled::new(stream)), service);
     let mut serving = std::pin::pin!(serving);
     let ended = tokio::select! {

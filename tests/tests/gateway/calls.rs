@@ -35,7 +35,7 @@ pub(crate) fn head(answer: &WebAnswer) -> (u16, [&str; 3]) {
 async fn a_decided_call_is_200_whatever_it_came_to_and_its_bytes_are_those_of_nats() {
     let witness = Witness::start().await;
     let tools = [
-        witness.tool("look", "read") + "retry: none\n",
+        witness.tool("look", "read") + "retry: {max_attempts: 1}\n",
         witness.tool("charge", "once") + "timeout: 500ms\n",
     ];
     let fleet = Fleet::start(Spec::with(tools)).await;
@@ -201,7 +201,7 @@ async fn arguments_and_headers_reach_the_door_as_they_were_sent() {
             400,
         ),
         ("look", r#"{"what":"a"#, vec![], "truncated_arguments", 400),
-        ("look", "", vec![], "truncated_arguments", 400),
+        ("look", "", vec![], "malformed_json", 400),
         ("look", "{}", vec![], "invalid_arguments", 400),
         ("nothing", "{}", vec![], "unknown_tool", 404),
         (

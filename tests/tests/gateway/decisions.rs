@@ -144,7 +144,7 @@ async fn an_answer_is_handed_in_by_the_callers_program_and_by_a_tool_that_answer
     let client = "name: shell\nversion: 1\ndescription: Runs a command on the caller's own machine.\neffect: once\n\
                   input_schema: {type: object, properties: {what: {type: string}}, required: [what]}\n\
                   executor: {client: {presents: shell_call}}\n";
-    let later = witness.tool("book", "once") + "completion: {statuses: [202], wait: 30m}\n";
+    let later = witness.tool("book", "once") + "completion: {statuses: [202], wait: 1m}\n";
     let fleet = Fleet::start(Spec::with([client.to_owned(), later])).await;
     let (mut gateway, web) = fleet.gateway(&[]).await;
 

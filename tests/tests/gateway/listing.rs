@@ -83,7 +83,7 @@ async fn tools_are_listed_as_over_nats_in_every_format() {
     let strict = web.get("/v1/tools?format=openai&strict=true").send().await;
     assert_eq!(
         strict.json()["tools"][0]["function"]["strict"],
-        json!(false),
+        json!(true),
         "{}",
         strict.text()
     );
