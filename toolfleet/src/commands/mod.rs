@@ -33,6 +33,8 @@ mod workers;
 
 mod control;
 
+mod tokens;
+
 mod bench;
 
 mod actor;
