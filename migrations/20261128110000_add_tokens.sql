@@ -16,7 +16,9 @@ CREATE TABLE toolfleet.access_tokens (
     scopes text[] NOT NULL CHECK (cardinality(scopes) BETWEEN 1 AND 5 AND scopes <@ '{call,read,approve,settle,admin}'),
     -- Names of tools, in which `*` stands for any letters.
     tools text[] NOT NULL CHECK (cardinality(tools) BETWEEN 1 AND 64 AND array_position(tools, NULL) IS NULL
-        AND array_to_string(tools, ',') ~ '^[a-z0-9_*]{1,64}(,[a-z0-9_*]{1,64})*$'),
+        AND array_to_string(tools, ',') ~ '^[a-z0-9_*]{1,64}(,[a-z0-9_*]{1,64})*$'
+        -- None has a comma itself.
+        AND cardinality(string_to_array(array_to_string(tools, ','), ',')) = cardinality(tools)),
     note text NOT NULL CHECK (length(note) BETWEEN 1 AND 2000),
     created_by text NOT NULL CHECK (length(created_by) BETWEEN 1 AND 200),
     -- The role of the session, which nothing in the statement can change.
@@ -99,7 +101,8 @@ BEGIN
              OR NOT create_token.scopes <@ '{call,read,approve,settle,admin}' THEN
             'scopes must be some of call, read, approve, settle and admin'
         WHEN coalesce(cardinality(create_token.tools), 0) NOT BETWEEN 1 AND 64 OR array_position(create_token.tools, NULL) IS NOT NULL
-             OR array_to_string(create_token.tools, ',') !~ '^[a-z0-9_*]{1,64}(,[a-z0-9_*]{1,64})*$' THEN
+             OR array_to_string(create_token.tools, ',') !~ '^[a-z0-9_*]{1,64}(,[a-z0-9_*]{1,64})*$'
+             OR cardinality(string_to_array(array_to_string(create_token.tools, ','), ',')) <> cardinality(create_token.tools) THEN
             'tools must be 1 to 64 names of tools, of a-z, 0-9 and _, in which * stands for any letters'
         WHEN create_token.for_ms NOT BETWEEN 1000 AND 315360000000 THEN
             'for_ms must be 1000 to 315360000000, which is 10 years' END);

@@ -662,7 +662,8 @@ BEGIN
              OR NOT create_token.scopes <@ '{call,read,approve,settle,admin}' THEN
             'scopes must be some of call, read, approve, settle and admin'
         WHEN coalesce(cardinality(create_token.tools), 0) NOT BETWEEN 1 AND 64 OR array_position(create_token.tools, NULL) IS NOT NULL
-             OR array_to_string(create_token.tools, ',') !~ '^[a-z0-9_*]{1,64}(,[a-z0-9_*]{1,64})*$' THEN
+             OR array_to_string(create_token.tools, ',') !~ '^[a-z0-9_*]{1,64}(,[a-z0-9_*]{1,64})*$'
+             OR cardinality(string_to_array(array_to_string(create_token.tools, ','), ',')) <> cardinality(create_token.tools) THEN
             'tools must be 1 to 64 names of tools, of a-z, 0-9 and _, in which * stands for any letters'
         WHEN create_token.for_ms NOT BETWEEN 1000 AND 315360000000 THEN
             'for_ms must be 1000 to 315360000000, which is 10 years' END);
@@ -3267,7 +3268,7 @@ CREATE TABLE toolfleet.access_tokens (
     CONSTRAINT access_tokens_scopes_check CHECK ((((cardinality(scopes) >= 1) AND (cardinality(scopes) <= 5)) AND (scopes <@ '{call,read,approve,settle,admin}'::text[]))),
     CONSTRAINT access_tokens_tenant_check CHECK ((tenant ~ '^(\*|[A-Za-z0-9_-]{1,64})$'::text)),
     CONSTRAINT access_tokens_token_id_check CHECK ((token_id ~ '^[0-9a-f]{12}$'::text)),
-    CONSTRAINT access_tokens_tools_check CHECK ((((cardinality(tools) >= 1) AND (cardinality(tools) <= 64)) AND (array_position(tools, NULL::text) IS NULL) AND (array_to_string(tools, ','::text) ~ '^[a-z0-9_*]{1,64}(,[a-z0-9_*]{1,64})*$'::text)))
+    CONSTRAINT access_tokens_tools_check CHECK ((((cardinality(tools) >= 1) AND (cardinality(tools) <= 64)) AND (array_position(tools, NULL::text) IS NULL) AND (array_to_string(tools, ','::text) ~ '^[a-z0-9_*]{1,64}(,[a-z0-9_*]{1,64})*$'::text) AND (cardinality(string_to_array(array_to_string(tools, ','::text), ','::text)) = cardinality(tools))))
 );
 
 CREATE TABLE toolfleet.call_decisions (

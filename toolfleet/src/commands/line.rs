@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use super::{
-    bench, call, calls, control, dev, dispatcher, doctor, gateway, migrate, nats_config, tools,
-    worker, workers,
+    bench, call, calls, control, dev, dispatcher, doctor, gateway, migrate, nats_config, tokens,
+    tools, worker, workers,
 };
 use crate::dev::DevOptions;
 
@@ -55,6 +55,9 @@ pub enum Command {
     /// Say what may run now, over the whole fleet: pause calls, resume them, see who did so and why
     #[command(subcommand)]
     Control(control::Control),
+    /// Say who may come over HTTP: make tokens, see them, revoke them
+    #[command(subcommand)]
+    Tokens(tokens::Tokens),
     /// Load a fleet and measure it: calls a second, latencies, CPU and memory, lost and doubled effects
     Bench(Box<bench::BenchArgs>),
     /// A worker with the tools of `bench`
@@ -90,6 +93,7 @@ impl Command {
             Self::Calls(calls) => Box::pin(calls.run()).await,
             Self::Workers(workers) => Box::pin(workers.run()).await,
             Self::Control(control) => Box::pin(control.run()).await,
+            Self::Tokens(tokens) => Box::pin(tokens.run()).await,
             Self::Bench(bench) => Box::pin(bench.run()).await,
             Self::BenchWorker(worker) => Box::pin(worker.run()).await,
         }

@@ -34,6 +34,8 @@ mod workers;
 
 mod control;
 
+mod tokens;
+
 mod bench;
 
 mod actor;
