@@ -50,6 +50,7 @@ def tools(service):
             timeout={"learned": "p95x2", "floor": "100ms", "ceiling": "5s", "initial": "2s"},
         ),
         tool("guarded", "read", ["/bin/cat"], what, ["what"], interceptors=["obeys"]),
+        tool("agreed", "read", at("fine"), approval={"expires": "1h"}),
     ]
 
 
@@ -76,6 +77,8 @@ class Load:
         for n in range(DOUBTS):
             answer = await self.client.call("lose", {"n": n}, key=f"lost-{n}")
             check(answer.body["state"] == "in_doubt", f"{answer.body}")
+        answer = await self.client.call("agreed", {"n": 0}, prefer="respond-async")
+        check(answer.body["state"] == "awaiting_client", f"nobody has said yes, and it is {answer.body}")
         await self.control("pause", "--tool=shut", "--refuse")
         self.steadily("look", 20, lambda n: {"n": n} if n % 5 else {"n": str(n)})
         self.steadily("look", 2, lambda n: {"n": "many"})
