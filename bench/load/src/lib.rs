@@ -66,6 +66,7 @@ pub use self::{
     run::{Site, apply, measure},
     serve::BenchWorker,
     tally::Verdict,
+    tools::Brake,
     tools::QUEUE,
     workload::Mode,
 };

@@ -208,6 +208,7 @@ fn of(workload: &Workload, loaded: &Loaded, took: Duration, calls: u64) -> Measu
         p99_ms: latencies.percentile(99.0),
         max_ms: latencies.max(),
         verdict: Verdict::default(),
+        with: workload.kind.suffix(),
         hits: (workload.hits > 0).then_some(workload.hits),
         sent: 0,
         runs: 0,

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use fleet::call::{Effect, Priority};
 
-use crate::workload::{Mode, Workload};
+use crate::{
+    tools::{Brake, Kind},
+    workload::{Mode, Workload},
+};
 
 /// What the bench measures, and the load beside it.
 #[derive(Debug, Clone)]
@@ -29,6 +32,8 @@ pub struct Plan {
     pub failures: u8,
     /// How many of a hundred reads ask what was asked before; then reads are measured twice, without and with a cache.
     pub hits: u8,
+    /// What each effect is measured with again, after without.
+    pub brakes: Vec<Brake>,
     /// How many tenants call, in turn.
     pub tenants: u32,
     /// Which of a tenant's calls go first.
@@ -50,12 +55,18 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What is called, one after the other, and whether its answers are kept.
-    pub(crate) fn turns(&self) -> impl Iterator<Item = (Effect, bool)> {
-        self.effects.iter().flat_map(|effect| {
-            let again = self.hits > 0 && *effect == Effect::Read;
-            let cached = [false, true].into_iter().take(1 + usize::from(again));
-            cached.map(|cached| (*effect, cached))
+    /// What is called, one after the other.
+    pub(crate) fn turns(&self) -> impl Iterator<Item = (Effect, Kind)> {
+        let first = match self.failures {
+            0 => Kind::Plain,
+            _some => Kind::Faulty,
+        };
+        self.effects.iter().flat_map(move |effect| {
+            let asks_again = self.hits > 0 && *effect == Effect::Read;
+            let cached = asks_again.then_some(Kind::Cached);
+            let braked = self.brakes.iter().copied().map(Kind::Braked);
+            let kinds = [first].into_iter().chain(cached).chain(braked);
+            kinds.map(|kind| (*effect, kind))
         })
     }
 
@@ -64,7 +75,7 @@ impl Plan {
         &self,
         run: u32,
         number: u32,
-        (effect, cached): (Effect, bool),
+        (effect, kind): (Effect, Kind),
     ) -> Workload {
         let hits = match effect {
             Effect::Read => self.hits,
@@ -72,7 +83,7 @@ impl Plan {
         };
         Workload {
             hits,
-            cached,
+            kind,
             effect,
             mode: self.mode,
             run,

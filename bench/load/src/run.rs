@@ -41,9 +41,8 @@ pub struct Site<'a> {
 /// A tool of that name and version exists with other content, or Postgres or NATS does not answer.
 pub async fn apply(plan: &Plan, connection: &mut PgConnection, bus: &Bus) -> anyhow::Result<()> {
     let called = |name: &str| {
-        plan.turns().any(|(effect, cached)| {
-            tools::name(effect, Kind::of(plan.failures > 0, cached)) == name
-        })
+        let mut turns = plan.turns();
+        turns.any(|(effect, kind)| tools::name(effect, kind) == name)
     };
     let manifests = tools::manifests(plan.copies, called)?;
     tools::apply_all(connection, bus, &manifests)
@@ -82,7 +81,7 @@ pub async fn measure(
         backlog: plan.backlog,
     };
     if plan.held > 0 {
-        let any = plan.workload(run, 0, (Effect::Read, false));
+        let any = plan.workload(run, 0, (Effect::Read, Kind::Plain));
         bench.park(&any.beside(BESIDE, plan.held, true)).await?;
     }
     let (mut workloads, mut floors) = (Vec::new(), Vec::<FloorRun>::new());

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use fleet::{
     bus::connect::Bus,
     call::Effect,
-    manifest::{self, CacheSpec, Manifest},
+    manifest::{self, BreakerSpec, CacheSpec, Manifest, RateLimit},
     store::{
         PgConnection,
         tools::{Applied, apply},
@@ -137,6 +137,46 @@ pub(crate) fn builder(effects: &Effects) -> Builder {
         .tool(Once(effects.clone()))
 }
 
+/// A brake of a tool that never holds a call up here, so that what is measured is what it costs to have one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum Brake {
+    /// A breaker, which stays closed
+    Breaker,
+    /// A rate limit of 100,000 starts a second
+    RateLimit,
+    /// A concurrency of 1,000, the most there is
+    Concurrency,
+}
+
+impl Brake {
+    const ALL: [Self; 3] = [Self::Breaker, Self::RateLimit, Self::Concurrency];
+
+    /// The field of the manifest.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Breaker => "breaker",
+            Self::RateLimit => "rate_limit",
+            Self::Concurrency => "concurrency",
+        }
+    }
+
+    fn put_on(self, manifest: &mut Manifest) {
+        match self {
+            Self::Breaker => manifest.breaker = Some(BreakerSpec::default()),
+            Self::Concurrency => manifest.concurrency = Some(1_000),
+            Self::RateLimit => {
+                manifest.rate_limit = Some(RateLimit {
+                    calls: Some(100_000),
+                    per: Some(Duration::from_secs(1)),
+                    burst: Some(10_000),
+                    ..RateLimit::default()
+                });
+            }
+        }
+    }
+}
+
 /// Which of the tools with one effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -145,27 +185,31 @@ pub(crate) enum Kind {
     Faulty,
     /// Keeps its answers.
     Cached,
+    /// The plain one with a brake.
+    Braked(Brake),
 }
 
 impl Kind {
-    /// The one that such calls are sent to.
-    pub(crate) const fn of(faulty: bool, cached: bool) -> Self {
-        match (faulty, cached) {
-            (_any, true) => Self::Cached,
-            (true, false) => Self::Faulty,
-            (false, false) => Self::Plain,
+    /// What a report says of it.
+    pub(crate) const fn suffix(self) -> Option<&'static str> {
+        match self {
+            Self::Plain | Self::Faulty => None,
+            Self::Cached => Some("cached"),
+            Self::Braked(brake) => Some(brake.as_str()),
         }
     }
 }
 
 /// The name of the tool with this effect.
 pub(crate) fn name(effect: Effect, kind: Kind) -> String {
-    let kind = match (kind, effect) {
-        (Kind::Faulty, Effect::Transaction) => "_faulty",
-        (Kind::Cached, _any) => "_cached",
-        (Kind::Plain | Kind::Faulty, _any) => "",
+    let suffix = match (kind, effect) {
+        (Kind::Faulty, Effect::Transaction) => Some("faulty"),
+        (kind, _any) => kind.suffix(),
     };
-    format!("bench_{effect}{kind}")
+    match suffix {
+        Some(suffix) => format!("bench_{effect}_{suffix}"),
+        None => format!("bench_{effect}"),
+    }
 }
 
 /// The name of a copy of that tool, from 1; of the tool itself for 0.
@@ -179,7 +223,8 @@ pub(crate) fn copy_name(original: &str, copy: u32) -> String {
 /// The tool of a queue without workers.
 pub(crate) const PARKED: &str = "bench_parked";
 
-/// The manifests: a tool for each effect, the one without workers, and so many copies of those that are `called`.
+/// The manifests: a tool for each effect, the one without workers, and of those that are `called` what has a brake and so many
+/// copies.
 pub(crate) fn manifests(
     copies: u32,
     called: impl Fn(&str) -> bool,
@@ -190,6 +235,23 @@ pub(crate) fn manifests(
         manifests.push(transaction(kind)?);
     }
     manifests.push(cached(&manifests[0])?);
+    for brake in Brake::ALL {
+        for effect in Effect::ALL {
+            let (plain, braked) = (
+                name(*effect, Kind::Plain),
+                name(*effect, Kind::Braked(brake)),
+            );
+            let one = manifests.iter().find(|one| one.name.as_str() == plain);
+            if let Some(one) = one.filter(|_plain| called(&braked)) {
+                let mut one = Manifest {
+                    name: braked.parse().context("name a tool")?,
+                    ..one.clone()
+                };
+                brake.put_on(&mut one);
+                manifests.push(one);
+            }
+        }
+    }
     let originals = manifests.clone();
     manifests.push(parked(&originals[0])?);
     for original in originals.iter().filter(|one| called(one.name.as_str())) {
@@ -326,5 +388,29 @@ mod tests {
         assert_eq!(of("bench_once_1"), of("bench_once"));
         assert_eq!(of("bench_read_cached"), of("bench_read"));
         assert_eq!(of("bench_read_cached_1"), of("bench_read"));
+        assert_eq!(of("bench_once_breaker"), of("bench_once"));
+    }
+
+    #[test]
+    fn a_tool_with_a_brake_is_made_where_it_is_called_and_is_otherwise_the_plain_one() {
+        let braked = name(Effect::Transaction, Kind::Braked(Brake::RateLimit));
+        assert_eq!(braked, "bench_transaction_rate_limit");
+        let manifests = manifests(0, |_name| true).unwrap();
+        let find = |name: &str| manifests.iter().find(|one| one.name.as_str() == name);
+        let (plain, braked) = (find("bench_transaction").unwrap(), find(&braked).unwrap());
+        assert!(braked.rate_limit.is_some());
+        let without = Manifest {
+            name: plain.name.clone(),
+            rate_limit: None,
+            ..braked.clone()
+        };
+        assert_eq!(&without, plain);
+        for manifest in &manifests {
+            let text = serde_json::to_string(manifest).unwrap();
+            assert!(manifest::parse(&text).is_ok(), "{text}");
+        }
+        let uncalled = self::manifests(0, |_name| false).unwrap();
+        let has_brake = |one: &Manifest| one.name.as_str().ends_with("breaker");
+        assert!(manifests.iter().any(has_brake) && !uncalled.iter().any(has_brake));
     }
 }

@@ -59,8 +59,8 @@ pub(crate) struct Workload {
     pub(crate) failures: u8,
     /// How many of a hundred ask what was asked before.
     pub(crate) hits: u8,
-    /// Whether the tool keeps its answers for that.
-    pub(crate) cached: bool,
+    /// Which of the tools with this effect is called.
+    pub(crate) kind: Kind,
     pub(crate) tenants: u32,
     pub(crate) copies: u32,
     pub(crate) priority: Option<Priority>,
@@ -87,7 +87,7 @@ impl Workload {
             batch: usize::try_from(calls).map_or(1_000, |calls| calls.clamp(1, 1_000)),
             failures: 0,
             hits: 0,
-            cached: false,
+            kind: Kind::Plain,
             tenants: 1,
             copies: 0,
             priority: None,
@@ -104,8 +104,11 @@ impl Workload {
 
     /// Its name in reports.
     pub(crate) fn name(&self) -> String {
-        let cached = if self.cached { "_cached" } else { "" };
-        format!("{}{cached}_{}", self.effect, self.mode.as_str())
+        let (effect, mode) = (self.effect, self.mode.as_str());
+        match self.kind.suffix() {
+            Some(kind) => format!("{effect}_{kind}_{mode}"),
+            None => format!("{effect}_{mode}"),
+        }
     }
 
     /// The call whose question the call of this number asks: itself, or one of the [`REPEATED`] before it.
@@ -178,8 +181,7 @@ const OPENING: &[u8] = b"{\"id\":\"";
 
 impl Requests {
     pub(crate) fn new(workload: &Workload, subjects: &Subjects) -> anyhow::Result<Self> {
-        let kind = Kind::of(workload.failures > 0, workload.cached);
-        let original = &tools::name(workload.effect, kind);
+        let original = &tools::name(workload.effect, workload.kind);
         let tools: Vec<String> = if workload.parked {
             vec![tools::PARKED.to_owned()]
         } else {
@@ -315,7 +317,7 @@ pub(crate) fn sample(effect: Effect, mode: Mode) -> Workload {
         takes_ms: 0,
         failures: 0,
         hits: 0,
-        cached: false,
+        kind: Kind::Plain,
         tenants: 1,
         copies: 0,
         priority: None,
@@ -372,7 +374,7 @@ mod tests {
         for hits in [0, 1, 50, 90, 99] {
             let workload = Workload {
                 hits,
-                cached: true,
+                kind: Kind::Cached,
                 ..workload(Effect::Read, Mode::Sync)
             };
             let repeats = (20_000..21_000).filter(|n| workload.question(*n) != *n);

@@ -150,6 +150,48 @@ fn calls_that_nobody_waits_for_are_waited_for_in_the_end() {
 }
 
 #[test]
+fn each_effect_is_measured_without_a_brake_and_then_with_each() {
+    let folder = folder();
+    let ran = run(bench(
+        folder.path(),
+        &[
+            "--with",
+            "breaker,rate_limit,concurrency",
+            "--effect",
+            "once,transaction",
+            "--seconds",
+            "1",
+            "--warm-up",
+            "0",
+            "--in-flight",
+            "8",
+            "--json",
+        ],
+    ));
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let said = ran.json();
+    let workloads = said["workloads"].as_array().unwrap();
+    let names: Vec<_> = workloads.iter().map(|one| one["name"].as_str()).collect();
+    let expected = [
+        "once_sync",
+        "once_breaker_sync",
+        "once_rate_limit_sync",
+        "once_concurrency_sync",
+        "transaction_sync",
+        "transaction_breaker_sync",
+        "transaction_rate_limit_sync",
+        "transaction_concurrency_sync",
+    ];
+    assert_eq!(names, expected.map(Some));
+    for one in workloads {
+        assert!(one["calls"].as_u64().unwrap() > 0, "{one}");
+        assert_eq!(one["failed"], serde_json::json!({}), "{one}");
+        assert_eq!(one["lost"], 0, "{one}");
+        assert_eq!(one["doubled"], 0, "{one}");
+    }
+}
+
+#[test]
 fn reads_that_repeat_a_question_run_once_with_a_cache_and_each_time_without() {
     let folder = folder();
     let ran = run(bench(
@@ -244,6 +286,12 @@ fn what_cannot_be_measured_is_said_at_once() {
             2,
             "--hits",
         ),
+        (
+            &["bench", "--dev", "--with", "breaker", "--failures", "9"],
+            2,
+            "--with",
+        ),
+        (&["bench", "--dev", "--with", "brakes"], 2, "rate_limit"),
         (
             &["bench", "--dev", "--rate", "5", "--in-flight", "5"],
             2,

@@ -7,7 +7,7 @@ use fleet::{
     config::{BusArgs, secret},
 };
 use secrecy::SecretString;
-use toolfleet_load::Mode;
+use toolfleet_load::{Brake, Mode};
 
 use crate::commands::words::one_of;
 
@@ -54,6 +54,9 @@ pub struct BenchArgs {
     /// How many of a hundred reads ask what was asked before; reads are then measured twice, without and with a cache
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=99))]
     pub(super) hits: u8,
+    /// Measure each effect again with this in its manifest, never reached: breaker, rate_limit, concurrency, separated by commas
+    #[arg(long, value_name = "BRAKES", value_delimiter = ',')]
+    pub(super) with: Vec<Brake>,
     /// How many tenants call, in turn
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) tenants: u32,
@@ -109,6 +112,7 @@ Examples:
   toolfleet bench --dev --effect once --in-flight 1
   toolfleet bench --dev --effect once --rate 5000 --seconds 60 --json
   toolfleet bench --dev --effect read --hits 90 --floor
+  toolfleet bench --dev --effect once --with breaker,rate_limit
   toolfleet bench --dev --effect idempotent --mode batch --batch 1000
 
 Without --dev it loads the fleet of --nats-url and --database-url: use one that no program depends on. It applies tools named

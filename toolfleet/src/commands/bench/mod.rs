@@ -78,6 +78,13 @@ impl BenchArgs {
                     .to_owned();
             return Err(UsageError(what).into());
         }
+        if !self.with.is_empty() && self.failures > 0 {
+            let what =
+                "--with measures brakes that hold nothing up, and failures would open a breaker: \
+                        leave --failures out"
+                    .to_owned();
+            return Err(UsageError(what).into());
+        }
         let floor = match self.floor {
             true => Some(floor::find(self.floor_program.as_ref())?),
             false => None,
@@ -257,6 +264,7 @@ impl BenchArgs {
             takes_ms: self.tool_ms,
             failures: self.failures,
             hits: self.hits,
+            brakes: self.with.clone(),
             tenants: self.tenants,
             priority: self.priority,
             copies: self.tools,

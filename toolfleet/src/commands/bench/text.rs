@@ -65,14 +65,13 @@ pub(super) fn report(report: &Report) -> String {
     text
 }
 
-/// What was called, and whether its answers were kept.
+/// What was called, and what its tool has besides.
 fn kind(one: &Measured) -> String {
-    let cached = if one.name.contains("_cached_") {
-        ", cached"
-    } else {
-        ""
-    };
-    format!("{}{cached}", one.effect)
+    let Measured { effect, with, .. } = one;
+    match with {
+        Some(with) => format!("{effect}, {with}"),
+        None => effect.clone(),
+    }
 }
 
 fn usage(report: &Report) -> String {
