@@ -1,7 +1,7 @@
 //! What happens to a call while it is under way, for followers of its session.
 //!
 //! Events are news, not the record: nothing depends on them, some may be missing, and the row is right. They contain no
-//! arguments, no result and no error message.
+//! arguments and no error message; of the result what its tool tells before it is complete (`output`).
 
 use serde::{Deserialize, Serialize, de::Error};
 use time::OffsetDateTime;
@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use crate::{
     call::{Awaiting, CallOutcome, State},
     ids::CallId,
-    wire::code::Code,
+    wire::{code::Code, part::Part},
 };
 
 /// One event.
@@ -65,6 +65,28 @@ pub enum Happening {
         /// The tool's own words.
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<String>,
+    },
+    /// A part of the answer.
+    Output {
+        /// The number of the attempt.
+        attempt: u32,
+        /// Its place among the parts of the attempt, from 0, without gaps.
+        part: u32,
+        /// What it is.
+        output: Part,
+    },
+    /// An attempt is still at work. Told now and then, so that whoever follows sees time pass.
+    Running {
+        /// The number of the attempt.
+        attempt: u32,
+    },
+    /// An attempt is over, and another may follow.
+    Retrying {
+        /// The number of the attempt that is over.
+        attempt: u32,
+        /// Why, where that is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        code: Option<Code>,
     },
     /// The call is decided, or in doubt.
     Finished {
@@ -124,6 +146,16 @@ impl Event {
                 fraction: fields.fraction,
                 message: fields.message,
             },
+            "output" => Happening::Output {
+                attempt: attempt?,
+                part: fields.part.ok_or_else(|| lacks("part"))?,
+                output: fields.output.ok_or_else(|| lacks("output"))?,
+            },
+            "running" => Happening::Running { attempt: attempt? },
+            "retrying" => Happening::Retrying {
+                attempt: attempt?,
+                code: fields.code,
+            },
             "finished" => Happening::Finished {
                 state: fields.state.ok_or_else(|| lacks("state"))?,
                 outcome: fields.outcome.ok_or_else(|| lacks("outcome"))?,
@@ -131,7 +163,9 @@ impl Event {
                 code: fields.code,
             },
             kind => {
-                let known = &["accepted", "awaiting", "started", "progress", "finished"];
+                let known = &[
+                    "accepted", "awaiting", "started", "progress", "output", "running", "retrying", "finished",
+                ];
                 return Err(serde_json::Error::unknown_variant(kind, known));
             }
         };
@@ -157,6 +191,8 @@ struct Fields {
     attempt: Option<u32>,
     fraction: Option<f64>,
     message: Option<String>,
+    part: Option<u32>,
+    output: Option<Part>,
     state: Option<State>,
     outcome: Option<CallOutcome>,
     attempts: Option<i32>,
@@ -198,6 +234,16 @@ mod tests {
                 attempt: 1,
                 fraction: Some(0.25),
                 message: Some("a quarter".to_owned()),
+            },
+            Happening::Output {
+                attempt: 1,
+                part: 0,
+                output: Part::Text("once upon".to_owned()),
+            },
+            Happening::Running { attempt: 1 },
+            Happening::Retrying {
+                attempt: 1,
+                code: Some(Code::Timeout),
             },
             Happening::Finished {
                 state: State::Failed,

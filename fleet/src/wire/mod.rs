@@ -6,6 +6,7 @@ pub mod envelope;
 pub mod error;
 pub mod event;
 pub mod headers;
+pub mod part;
 pub mod pointer;
 pub mod proof;
 pub mod subjects;

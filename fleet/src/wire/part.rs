@@ -1,0 +1,167 @@
+//! A part of an answer, told while its tool still runs.
+//!
+//! Parts are news: whoever missed one has the result of the call, which is what counts.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The most bytes of a text or of a value, as JSON.
+pub const TEXT_MAX: usize = 32 * 1024;
+/// The most bytes of an image, in base64.
+pub const IMAGE_MAX: usize = 512 * 1024;
+/// The most bytes of what a tool says that it is doing.
+pub const STEP_MAX: usize = 512;
+
+/// What a tool tells of its answer before it is complete.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// The next characters of its text.
+    Text(String),
+    /// What it is doing now, such as `searching`.
+    Step(String),
+    /// An image, or a first sketch of one.
+    Image(Image),
+    /// Any other piece.
+    Value(Value),
+}
+
+/// An image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Image {
+    /// What it is, such as `image/png`.
+    pub mime: String,
+    /// Its bytes in base64.
+    pub b64: String,
+    /// Which of the tool's images, from 0.
+    #[serde(default)]
+    pub index: u32,
+    /// Whether a better one follows.
+    #[serde(default)]
+    pub partial: bool,
+}
+
+/// Why something is no part of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UnfitPart {
+    /// It is none of `text`, `step`, `image`, `value`.
+    #[error("it is not an object with exactly one of text, step, image, value")]
+    Form,
+    /// It is empty.
+    #[error("it is empty")]
+    Empty,
+    /// It is too large.
+    #[error("it has more than {0} bytes")]
+    TooLarge(usize),
+    /// The image is no image.
+    #[error("mime is not image/…, or b64 is not base64")]
+    Image,
+}
+
+impl Part {
+    /// Reads what a tool wrote: `{"text": "…"}`, `{"step": "…"}`, `{"image": {…}}` or `{"value": …}`.
+    ///
+    /// # Errors
+    ///
+    /// It is something else, empty, or too large.
+    pub fn read(json: &[u8]) -> Result<Self, UnfitPart> {
+        // An image with what is around it.
+        let most = IMAGE_MAX + 1024;
+        if json.len() > most {
+            return Err(UnfitPart::TooLarge(most));
+        }
+        let part: Self = serde_json::from_slice(json).map_err(|_other| UnfitPart::Form)?;
+        part.check()?;
+        Ok(part)
+    }
+
+    /// # Errors
+    ///
+    /// It is empty, or too large.
+    pub fn check(&self) -> Result<(), UnfitPart> {
+        let (bytes, most) = match self {
+            Self::Text(text) => (text.len(), TEXT_MAX),
+            Self::Step(step) => (step.len(), STEP_MAX),
+            Self::Image(image) => {
+                if !image.is_fit() {
+                    return Err(UnfitPart::Image);
+                }
+                (image.b64.len(), IMAGE_MAX)
+            }
+            Self::Value(value) => (value.to_string().len(), TEXT_MAX),
+        };
+        match bytes {
+            0 => Err(UnfitPart::Empty),
+            bytes if bytes > most => Err(UnfitPart::TooLarge(most)),
+            _fits => Ok(()),
+        }
+    }
+}
+
+impl Image {
+    fn is_fit(&self) -> bool {
+        let named = self.mime.strip_prefix("image/").is_some_and(|kind| {
+            let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+            (1..=32).contains(&kind.len()) && kind.bytes().all(fits)
+        });
+        let digits = self.b64.trim_end_matches('=').as_bytes();
+        let fits = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'+' || *byte == b'/';
+        named && self.b64.len() % 4 == 0 && self.b64.len() - digits.len() <= 2 && digits.iter().all(fits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(value: &Value) -> Result<Part, UnfitPart> {
+        Part::read(value.to_string().as_bytes())
+    }
+
+    #[test]
+    fn each_kind_is_read_as_it_is_written() {
+        for written in [
+            json!({"text": "你好"}),
+            json!({"step": "searching"}),
+            json!({"image": {"mime": "image/svg+xml", "b64": "aGk=", "index": 2, "partial": true}}),
+            json!({"value": {"rows": [1, 2.50]}}),
+            json!({"value": null}),
+        ] {
+            let part = read(&written).unwrap();
+            assert_eq!(serde_json::to_value(part).unwrap(), written);
+        }
+    }
+
+    #[test]
+    fn what_is_no_part_is_refused() {
+        let text = |bytes: usize| json!({"text": "x".repeat(bytes)});
+        assert!(read(&text(TEXT_MAX)).is_ok());
+        assert_eq!(read(&text(TEXT_MAX + 1)), Err(UnfitPart::TooLarge(TEXT_MAX)));
+        assert_eq!(read(&text(0)), Err(UnfitPart::Empty));
+        assert_eq!(Part::read(&[b'x'; 600_000]), Err(UnfitPart::TooLarge(IMAGE_MAX + 1024)));
+        for other in [
+            json!({"text": "a", "step": "b"}),
+            json!({"text": 1}),
+            json!({"audio": "x"}),
+            json!("text"),
+            json!({}),
+            json!({"image": {"mime": "image/png", "b64": "aGk=", "url": "https://x"}}),
+        ] {
+            assert_eq!(read(&other), Err(UnfitPart::Form), "{other}");
+        }
+        for (mime, b64) in [
+            ("text/html", "aGk="),
+            ("image/", "aGk="),
+            ("image/png;x=\"", "aGk="),
+            ("image/png", "aGk"),
+            ("image/png", "a==="),
+            ("image/png", "a\"k="),
+        ] {
+            let image = json!({"image": {"mime": mime, "b64": b64}});
+            assert_eq!(read(&image), Err(UnfitPart::Image), "{image}");
+        }
+    }
+}
