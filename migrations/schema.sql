@@ -641,6 +641,66 @@ BEGIN
     RETURN NULL;
 END $$;
 
+CREATE FUNCTION toolfleet.create_token(token_id text, name text, hash bytea, tenant text, scopes text[], tools text[], actor text, note text, for_ms bigint DEFAULT NULL::bigint) RETURNS TABLE(verdict text, token json)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $_$
+#variable_conflict use_column
+DECLARE
+    t toolfleet.access_tokens;
+    there toolfleet.access_tokens;
+    wrong text := toolfleet.token_author_problem(create_token.actor, create_token.note);
+BEGIN
+    wrong := coalesce(wrong, CASE
+        WHEN coalesce(create_token.token_id, '') !~ '^[0-9a-f]{12}$' THEN 'token_id must be 12 hexadecimal digits'
+        WHEN coalesce(octet_length(create_token.hash), 0) <> 32 THEN 'hash must be the SHA-256 of the secret'
+        WHEN coalesce(create_token.name, '') !~ '^[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}$' THEN
+            'name must be 1 to 64 characters of A-Z, a-z, 0-9, ., _, @, + and -, beginning with a letter or a digit'
+        WHEN coalesce(create_token.tenant, '') !~ '^(\*|[A-Za-z0-9_-]{1,64})$' THEN
+            'tenant must be 1 to 64 characters of A-Z, a-z, 0-9, _ and -, or * for every tenant'
+        WHEN coalesce(cardinality(create_token.scopes), 0) NOT BETWEEN 1 AND 5 OR array_position(create_token.scopes, NULL) IS NOT NULL
+             OR NOT create_token.scopes <@ '{call,read,approve,settle,admin}' THEN
+            'scopes must be some of call, read, approve, settle and admin'
+        WHEN coalesce(cardinality(create_token.tools), 0) NOT BETWEEN 1 AND 64 OR array_position(create_token.tools, NULL) IS NOT NULL
+             OR array_to_string(create_token.tools, ',') !~ '^[a-z0-9_*]{1,64}(,[a-z0-9_*]{1,64})*$'
+             OR cardinality(string_to_array(array_to_string(create_token.tools, ','), ',')) <> cardinality(create_token.tools) THEN
+            'tools must be 1 to 64 names of tools, of a-z, 0-9 and _, in which * stands for any letters'
+        WHEN create_token.for_ms NOT BETWEEN 1000 AND 315360000000 THEN
+            'for_ms must be 1000 to 315360000000, which is 10 years' END);
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION '%', wrong USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    -- One at a time, so that each sees those before.
+    PERFORM FROM toolfleet.fleet FOR UPDATE;
+    SELECT * INTO there FROM toolfleet.access_tokens a WHERE a.token_id = create_token.token_id;
+    IF FOUND THEN
+        IF (there.hash, there.name, there.tenant, there.scopes, there.tools, there.created_by, there.note, there.for_ms)
+           IS DISTINCT FROM (create_token.hash, create_token.name, create_token.tenant, create_token.scopes, create_token.tools,
+                             create_token.actor, create_token.note, create_token.for_ms) THEN
+            RAISE EXCEPTION 'token_id is that of another token; make a new one' USING ERRCODE = 'invalid_parameter_value';
+        END IF;
+        RETURN QUERY SELECT 'already', row_to_json(v) FROM toolfleet.tokens v WHERE v.token_id = there.token_id;
+        RETURN;
+    END IF;
+    IF (SELECT count(*) >= 1000 FROM toolfleet.token_hashes) THEN
+        RAISE EXCEPTION 'there are 1000 tokens that hold, and that is the most; revoke some' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    t.token_id := create_token.token_id;
+    t.name := create_token.name;
+    t.hash := create_token.hash;
+    t.tenant := create_token.tenant;
+    t.scopes := create_token.scopes;
+    t.tools := create_token.tools;
+    t.note := create_token.note;
+    t.created_by := create_token.actor;
+    t.role := session_user;
+    t.created_at := clock_timestamp();
+    t.for_ms := create_token.for_ms;
+    t.expires_at := t.created_at + t.for_ms * interval '1 millisecond';
+    INSERT INTO toolfleet.access_tokens SELECT t.*;
+    RETURN QUERY SELECT 'created', row_to_json(v) FROM toolfleet.tokens v WHERE v.token_id = t.token_id;
+END $_$;
+
 CREATE FUNCTION toolfleet.current_limits() RETURNS TABLE(tool text, version integer, is_shared boolean, name text)
     LANGUAGE sql STABLE
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -2242,6 +2302,24 @@ BEGIN
     RAISE EXCEPTION 'marks of call % do not change', OLD.call_id USING ERRCODE = 'check_violation';
 END $$;
 
+CREATE FUNCTION toolfleet.refuse_change_of_tokens() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    before toolfleet.access_tokens := OLD;
+BEGIN
+    IF TG_OP = 'UPDATE' AND OLD.revoked_at IS NULL AND NEW.revoked_at IS NOT NULL THEN
+        before.revoked_at := NEW.revoked_at;
+        before.revoked_by := NEW.revoked_by;
+        before.revoked_role := NEW.revoked_role;
+        before.revoke_note := NEW.revoke_note;
+        IF before IS NOT DISTINCT FROM NEW THEN
+            RETURN NEW;
+        END IF;
+    END IF;
+    RAISE EXCEPTION 'token % does not change but by its revocation', OLD.token_id USING ERRCODE = 'check_violation';
+END $$;
+
 CREATE FUNCTION toolfleet.refuse_illegal_move() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -2416,6 +2494,29 @@ BEGIN
     LEFT JOIN toolfleet.retry_reservations r ON r.call_id = a.call_id
     LEFT JOIN LATERAL (
         SELECT m.what FROM toolfleet.call_marks m WHERE m.call_id = a.call_id ORDER BY m.at DESC LIMIT 1) m ON true;
+END $$;
+
+CREATE FUNCTION toolfleet.revoke_token(token_id text, actor text, note text) RETURNS TABLE(verdict text, token json)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    came text := 'revoked';
+    wrong text := toolfleet.token_author_problem(revoke_token.actor, revoke_token.note);
+BEGIN
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION '%', wrong USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    UPDATE toolfleet.access_tokens a
+    SET revoked_at = clock_timestamp(), revoked_by = revoke_token.actor, revoked_role = session_user, revoke_note = revoke_token.note
+    WHERE a.token_id = revoke_token.token_id AND a.revoked_at IS NULL;
+    IF NOT FOUND THEN
+        came := CASE WHEN EXISTS (SELECT FROM toolfleet.access_tokens a WHERE a.token_id = revoke_token.token_id)
+                     THEN 'already' ELSE 'not_found' END;
+    END IF;
+    -- One row in any case.
+    RETURN QUERY SELECT came, (SELECT row_to_json(v) FROM toolfleet.tokens v WHERE v.token_id = revoke_token.token_id);
 END $$;
 
 CREATE FUNCTION toolfleet.set_control(kind text, setting json, actor text, note text, tool text DEFAULT NULL::text, queue text DEFAULT NULL::text, tenant text DEFAULT NULL::text, pointer text DEFAULT NULL::text, value json DEFAULT NULL::json, subject text DEFAULT NULL::text, told text DEFAULT NULL::text, for_ms bigint DEFAULT NULL::bigint, in_tenant text DEFAULT NULL::text, replaces boolean DEFAULT false) RETURNS TABLE(verdict text, control json)
@@ -2699,6 +2800,19 @@ BEGIN
     first_at := base - (take_starts.burst - 1) * step;
     RETURN QUERY SELECT 'given', given, first_at, first_at + given * step, at;
 END $$;
+
+CREATE FUNCTION toolfleet.token_author_problem(actor text, note text) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+    SELECT CASE
+        WHEN coalesce(length(btrim(actor)), 0) NOT BETWEEN 1 AND 200 OR length(actor) > 200 THEN
+            'actor must say who does it, in 1 to 200 characters'
+        WHEN actor ~ '[[:cntrl:]]' OR toolfleet.has_invisible(actor) THEN 'actor must not have characters that cannot be seen'
+        WHEN coalesce(length(btrim(note)), 0) NOT BETWEEN 1 AND 2000 OR length(note) > 2000 THEN
+            'note must say why, in 1 to 2000 characters'
+        WHEN toolfleet.has_invisible(note) THEN 'note must not have invisible characters' END
+$$;
 
 CREATE FUNCTION toolfleet.touches(sensitive text, pointer text) RETURNS boolean
     LANGUAGE sql IMMUTABLE STRICT
@@ -3132,6 +3246,38 @@ CREATE VIEW toolfleet.abandoned AS
    FROM (toolfleet.call_marks m
      JOIN toolfleet.calls c ON ((c.call_id = m.call_id)))
   WHERE (m.what = 'abandoned'::text);
+
+CREATE TABLE toolfleet.access_tokens (
+    token_id text NOT NULL,
+    name text NOT NULL,
+    hash bytea NOT NULL,
+    tenant text NOT NULL,
+    scopes text[] NOT NULL,
+    tools text[] NOT NULL,
+    note text NOT NULL,
+    created_by text NOT NULL,
+    role text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    for_ms bigint,
+    expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    revoked_by text,
+    revoked_role text,
+    revoke_note text,
+    CONSTRAINT access_tokens_check CHECK (((for_ms IS NULL) = (expires_at IS NULL))),
+    CONSTRAINT access_tokens_check1 CHECK ((num_nulls(revoked_at, revoked_by, revoked_role, revoke_note) = ANY (ARRAY[0, 4]))),
+    CONSTRAINT access_tokens_created_by_check CHECK (((length(created_by) >= 1) AND (length(created_by) <= 200))),
+    CONSTRAINT access_tokens_for_ms_check CHECK (((for_ms >= 1000) AND (for_ms <= '315360000000'::bigint))),
+    CONSTRAINT access_tokens_hash_check CHECK ((octet_length(hash) = 32)),
+    CONSTRAINT access_tokens_name_check CHECK ((name ~ '^[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}$'::text)),
+    CONSTRAINT access_tokens_note_check CHECK (((length(note) >= 1) AND (length(note) <= 2000))),
+    CONSTRAINT access_tokens_revoke_note_check CHECK (((length(revoke_note) >= 1) AND (length(revoke_note) <= 2000))),
+    CONSTRAINT access_tokens_revoked_by_check CHECK (((length(revoked_by) >= 1) AND (length(revoked_by) <= 200))),
+    CONSTRAINT access_tokens_scopes_check CHECK ((((cardinality(scopes) >= 1) AND (cardinality(scopes) <= 5)) AND (scopes <@ '{call,read,approve,settle,admin}'::text[]))),
+    CONSTRAINT access_tokens_tenant_check CHECK ((tenant ~ '^(\*|[A-Za-z0-9_-]{1,64})$'::text)),
+    CONSTRAINT access_tokens_token_id_check CHECK ((token_id ~ '^[0-9a-f]{12}$'::text)),
+    CONSTRAINT access_tokens_tools_check CHECK ((((cardinality(tools) >= 1) AND (cardinality(tools) <= 64)) AND (array_position(tools, NULL::text) IS NULL) AND (array_to_string(tools, ','::text) ~ '^[a-z0-9_*]{1,64}(,[a-z0-9_*]{1,64})*$'::text) AND (cardinality(string_to_array(array_to_string(tools, ','::text), ','::text)) = cardinality(tools))))
+);
 
 CREATE TABLE toolfleet.call_decisions (
     call_id uuid NOT NULL,
@@ -3931,12 +4077,45 @@ CREATE VIEW toolfleet.slots AS
      LEFT JOIN toolfleet.worker_processes w USING (worker_id))
   WHERE ((o.state = 'running'::toolfleet.call_state) OR ((o.state = 'in_doubt'::toolfleet.call_state) AND (o.attempt_until > now())));
 
+CREATE VIEW toolfleet.token_hashes AS
+ SELECT t.token_id,
+    t.name,
+    t.hash,
+    t.tenant,
+    t.scopes,
+    t.tools,
+    t.expires_at
+   FROM toolfleet.access_tokens t
+  WHERE ((t.revoked_at IS NULL) AND ((t.expires_at IS NULL) OR (t.expires_at > clock_timestamp())));
+
 CREATE TABLE toolfleet.token_secret (
     only_row boolean DEFAULT true NOT NULL,
     secret bytea DEFAULT (uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())) NOT NULL,
     completion bytea DEFAULT (uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())) NOT NULL,
     CONSTRAINT token_secret_only_row_check CHECK (only_row)
 );
+
+CREATE VIEW toolfleet.tokens AS
+ SELECT t.token_id,
+    t.name,
+    t.tenant,
+    t.scopes,
+    t.tools,
+        CASE
+            WHEN (t.revoked_at IS NOT NULL) THEN 'revoked'::text
+            WHEN (t.expires_at <= clock_timestamp()) THEN 'expired'::text
+            ELSE 'live'::text
+        END AS state,
+    t.note,
+    t.created_by,
+    t.role,
+    t.created_at,
+    t.expires_at,
+    t.revoked_at,
+    t.revoked_by,
+    t.revoked_role,
+    t.revoke_note
+   FROM toolfleet.access_tokens t;
 
 CREATE TABLE toolfleet.tool_retirements (
     tool text NOT NULL,
@@ -4049,6 +4228,10 @@ CREATE VIEW toolfleet.workers AS
 ALTER TABLE ONLY toolfleet.call_notes ATTACH PARTITION toolfleet.call_notes_default DEFAULT;
 ALTER TABLE ONLY toolfleet.ended_attempts ATTACH PARTITION toolfleet.ended_attempts_default DEFAULT;
 ALTER TABLE ONLY toolfleet.finished_calls ATTACH PARTITION toolfleet.finished_calls_default DEFAULT;
+ALTER TABLE ONLY toolfleet.access_tokens
+    ADD CONSTRAINT access_tokens_hash_key UNIQUE (hash);
+ALTER TABLE ONLY toolfleet.access_tokens
+    ADD CONSTRAINT access_tokens_pkey PRIMARY KEY (token_id);
 ALTER TABLE ONLY toolfleet.breaker_states
     ADD CONSTRAINT breaker_states_pkey PRIMARY KEY (breaker_id);
 ALTER TABLE ONLY toolfleet.breaker_states
@@ -4194,6 +4377,8 @@ CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.finished_calls F
 
 CREATE TRIGGER legal_moves AFTER UPDATE ON toolfleet.open_calls FOR EACH ROW WHEN (((old.state <> new.state) AND ((old.state <> ALL ('{queued,running,awaiting_client}'::toolfleet.call_state[])) OR (new.state <> ALL ('{queued,running,in_doubt,awaiting_client}'::toolfleet.call_state[])) OR ((new.state = 'awaiting_client'::toolfleet.call_state) AND ((old.state <> 'running'::toolfleet.call_state) OR (new.awaiting <> ALL ('{completion,input}'::text[])))) OR ((old.state = 'awaiting_client'::toolfleet.call_state) AND (new.state <> 'in_doubt'::toolfleet.call_state) AND ((new.state <> 'queued'::toolfleet.call_state) OR (old.awaiting = 'client'::text)))))) EXECUTE FUNCTION toolfleet.refuse_illegal_move();
 
+CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.access_tokens FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
+
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.call_decisions FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.call_marks FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
@@ -4233,6 +4418,8 @@ CREATE TRIGGER renews_buckets AFTER INSERT ON toolfleet.tool_versions FOR EACH R
 CREATE TRIGGER renews_buckets_again AFTER DELETE ON toolfleet.live_controls FOR EACH ROW WHEN ((old.kind = 'limit'::text)) EXECUTE FUNCTION toolfleet.renew_buckets_of_limit();
 
 CREATE TRIGGER renews_buckets_on_change AFTER UPDATE ON toolfleet.live_controls FOR EACH ROW WHEN ((new.kind = 'limit'::text)) EXECUTE FUNCTION toolfleet.renew_buckets_of_limit();
+
+CREATE TRIGGER revoked_only BEFORE DELETE OR UPDATE ON toolfleet.access_tokens FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_tokens();
 
 CREATE TRIGGER watches_tools AFTER INSERT ON toolfleet.tool_versions FOR EACH ROW EXECUTE FUNCTION toolfleet.watch_tools();
 ALTER TABLE ONLY toolfleet.interceptor_stats

@@ -17,7 +17,7 @@ DECLARE
     member text;
 BEGIN
     FOREACH role IN ARRAY ARRAY['toolfleet_migrate', 'toolfleet_dispatcher', 'toolfleet_worker', 'toolfleet_operator',
-                                'toolfleet_reader'] LOOP
+                                'toolfleet_reader', 'toolfleet_gateway'] LOOP
         IF to_regrole(role) IS NULL THEN
             BEGIN
                 EXECUTE format('CREATE ROLE %I LOGIN', role);
@@ -48,25 +48,25 @@ END $roles$;
 
 DO $grants$
 DECLARE
-    four text := 'toolfleet_dispatcher, toolfleet_worker, toolfleet_operator, toolfleet_reader';
+    all_roles text := 'toolfleet_dispatcher, toolfleet_worker, toolfleet_operator, toolfleet_reader, toolfleet_gateway';
     one record;
 BEGIN
     IF to_regclass('toolfleet._migrations') IS NULL OR NOT pg_has_role(
         (SELECT relowner FROM pg_class WHERE oid = to_regclass('toolfleet._migrations')), 'MEMBER') THEN
         RETURN; -- Not migrated yet, or not ours to grant.
     END IF;
-    EXECUTE 'REVOKE ALL ON SCHEMA toolfleet FROM PUBLIC, ' || four;
-    EXECUTE 'REVOKE ALL ON ALL TABLES IN SCHEMA toolfleet FROM PUBLIC, ' || four;
-    EXECUTE 'REVOKE ALL ON ALL FUNCTIONS IN SCHEMA toolfleet FROM PUBLIC, ' || four;
-    EXECUTE 'GRANT USAGE ON SCHEMA toolfleet TO ' || four;
+    EXECUTE 'REVOKE ALL ON SCHEMA toolfleet FROM PUBLIC, ' || all_roles;
+    EXECUTE 'REVOKE ALL ON ALL TABLES IN SCHEMA toolfleet FROM PUBLIC, ' || all_roles;
+    EXECUTE 'REVOKE ALL ON ALL FUNCTIONS IN SCHEMA toolfleet FROM PUBLIC, ' || all_roles;
+    EXECUTE 'GRANT USAGE ON SCHEMA toolfleet TO ' || all_roles;
 
-    -- kind, what, columns or arguments, privilege, to whom: d(ispatcher), w(orker), o(perator), r(eader). `-`: only functions
-    -- and the owner.
+    -- kind, what, columns or arguments, privilege, to whom: d(ispatcher), w(orker), o(perator), r(eader), g(ateway).
+    -- `-`: only functions and the owner.
     FOR one IN
         SELECT * FROM (VALUES
         -- Every process looks whether it knows the schema, and whether writes were lost.
-        ('_migrations',      NULL, 'SELECT', 'dwor'),
-        ('fleet',            NULL, 'SELECT', 'dwor'),
+        ('_migrations',      NULL, 'SELECT', 'dworg'),
+        ('fleet',            NULL, 'SELECT', 'dworg'),
         ('fleet',            'system_identifier, timeline, wal_lsn, quarantines', 'UPDATE', 'dwo'),
         ('fleet',            'registry_rev', 'UPDATE', 'o'),
         ('fleet',            'timeout_rev', 'UPDATE', 'd'),
@@ -126,31 +126,35 @@ BEGIN
         ('bulk_retries',     NULL, 'SELECT, INSERT', 'o'),
         ('retry_reservations', NULL, 'SELECT', 'o'),
         -- The documented views.
-        ('calls',            NULL, 'SELECT', 'or'),
-        ('attempts',         NULL, 'SELECT', 'or'),
-        ('call_events',      NULL, 'SELECT', 'or'),
-        ('in_doubt',         NULL, 'SELECT', 'or'),
-        ('slots',            NULL, 'SELECT', 'dor'),
-        ('tools',            NULL, 'SELECT', 'or'),
-        ('controls',         NULL, 'SELECT', 'dor'),
-        ('limits',           NULL, 'SELECT', 'or'),
-        ('control_log',      NULL, 'SELECT', 'or'),
-        ('interceptors',     NULL, 'SELECT', 'or'),
-        ('breakers',         NULL, 'SELECT', 'dor'),
-        ('current_timeouts', NULL, 'SELECT', 'or'),
-        ('learned_timeouts', NULL, 'SELECT', 'or'),
-        ('dead_letters',     NULL, 'SELECT', 'dor'),
-        ('marks',            NULL, 'SELECT', 'or'),
-        ('abandoned',        NULL, 'SELECT', 'or'),
-        ('retries_under_way', NULL, 'SELECT', 'or'),
-        ('workers',          NULL, 'SELECT', 'or'),
+        ('calls',            NULL, 'SELECT', 'org'),
+        ('attempts',         NULL, 'SELECT', 'org'),
+        ('call_events',      NULL, 'SELECT', 'org'),
+        ('in_doubt',         NULL, 'SELECT', 'org'),
+        ('slots',            NULL, 'SELECT', 'dorg'),
+        ('tools',            NULL, 'SELECT', 'org'),
+        ('controls',         NULL, 'SELECT', 'dorg'),
+        ('limits',           NULL, 'SELECT', 'org'),
+        ('control_log',      NULL, 'SELECT', 'org'),
+        ('interceptors',     NULL, 'SELECT', 'org'),
+        ('breakers',         NULL, 'SELECT', 'dorg'),
+        ('current_timeouts', NULL, 'SELECT', 'org'),
+        ('learned_timeouts', NULL, 'SELECT', 'org'),
+        ('dead_letters',     NULL, 'SELECT', 'dorg'),
+        ('marks',            NULL, 'SELECT', 'org'),
+        ('abandoned',        NULL, 'SELECT', 'org'),
+        ('retries_under_way', NULL, 'SELECT', 'org'),
+        ('workers',          NULL, 'SELECT', 'org'),
         -- Calls that wait, and the secret of the tokens with which they are answered: whoever reads it can answer any of them.
-        ('waiting',          NULL, 'SELECT', 'or'),
-        ('approvals',        NULL, 'SELECT', 'or'),
+        ('waiting',          NULL, 'SELECT', 'org'),
+        ('approvals',        NULL, 'SELECT', 'org'),
         ('token_secret',     NULL, 'SELECT', 'd'),
         -- Workers give tools the tokens with which those answer later, and can make no other.
-        ('token_secret',     'completion', 'SELECT', 'w')
-        ) AS tables (what, columns, privilege, whom)
+        ('token_secret',     'completion', 'SELECT', 'w'),
+        -- Tokens of clients over HTTP: two functions write them, people see them without their hashes, and gateways compare.
+        ('access_tokens',    NULL, 'SELECT', '-'),
+        ('tokens',           NULL, 'SELECT', 'org'),
+        ('token_hashes',     NULL, 'SELECT', 'g')
+        ) AS tables (what, columns, privilege, whom) WHERE whom <> '-'
     LOOP
         IF one.columns = 'all but done_secret' THEN
             one.columns := (SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute
@@ -159,7 +163,7 @@ BEGIN
         END IF;
         EXECUTE format('GRANT %s%s ON toolfleet.%I TO %s', one.privilege, ' (' || one.columns || ')', one.what, (
             SELECT string_agg('toolfleet_' || r.name, ', ')
-            FROM (VALUES ('d', 'dispatcher'), ('w', 'worker'), ('o', 'operator'), ('r', 'reader')) AS r (letter, name)
+            FROM (VALUES ('d', 'dispatcher'), ('w', 'worker'), ('o', 'operator'), ('r', 'reader'), ('g', 'gateway')) AS r (letter, name)
             WHERE strpos(one.whom, r.letter) > 0));
     END LOOP;
 
@@ -193,6 +197,8 @@ BEGIN
         ('policy_says',       'w'),
         ('note_asked',        'd'),
         ('renew_buckets',     'o'),
+        ('create_token',      'o'),
+        ('revoke_token',      'o'),
         ('note_for',          'd'),
         ('plain_number',      'o'),
         -- Housekeeping.
@@ -205,24 +211,24 @@ BEGIN
         -- What statements and views read.
         ('key_lapsed',        'd'),
         ('fenced_since',      'd'),
-        ('is_fenced',         'dor'),
+        ('is_fenced',         'dorg'),
         ('applied_late',      'dw'),
         ('unknown_until',     'dw'),
         ('kept',              'dw'),
-        ('uuid_floor',        'dwor'),
-        ('uuid_instant',      'dwor'),
-        ('rate_of',           'dwor'),
-        ('rate_base',         'dor'),
+        ('uuid_floor',        'dworg'),
+        ('uuid_instant',      'dworg'),
+        ('rate_of',           'dworg'),
+        ('rate_base',         'dorg'),
         ('rate_room',         'd'),
         ('bucket_of',         'd'),
-        ('held_why',          'or'),
+        ('held_why',          'org'),
         ('fetching',          'd'),
-        ('is_fetching',       'dor'),
-        ('shown_hash',        'dwor'),
-        ('shown',             'or'),
-        ('veiled',            'or'),
-        ('veiled_below',      'or'),
-        ('below',             'or'),
+        ('is_fetching',       'dorg'),
+        ('shown_hash',        'dworg'),
+        ('shown',             'org'),
+        ('veiled',            'org'),
+        ('veiled_below',      'org'),
+        ('below',             'org'),
         -- Only functions and triggers call these.
         ('finish',                   '-'),
         ('next_control_rev',         '-'),
@@ -270,6 +276,8 @@ BEGIN
         ('refuse_change_of_decisions', '-'),
         ('require_approval',         '-'),
         ('person_of',                '-'),
+        ('token_author_problem',     '-'),
+        ('refuse_change_of_tokens',  '-'),
         ('name_person',              '-'),
         ('refuse_truncation',        '-'),
         ('refuse_illegal_move',      '-'),
@@ -278,7 +286,7 @@ BEGIN
     LOOP
         EXECUTE format('GRANT EXECUTE ON FUNCTION toolfleet.%I TO %s', one.what, (
             SELECT string_agg('toolfleet_' || r.name, ', ')
-            FROM (VALUES ('d', 'dispatcher'), ('w', 'worker'), ('o', 'operator'), ('r', 'reader')) AS r (letter, name)
+            FROM (VALUES ('d', 'dispatcher'), ('w', 'worker'), ('o', 'operator'), ('r', 'reader'), ('g', 'gateway')) AS r (letter, name)
             WHERE strpos(one.whom, r.letter) > 0));
     END LOOP;
 

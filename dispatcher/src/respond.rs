@@ -7,7 +7,7 @@ use async_nats::{
     service::{Request as Message, error::Error as ServiceError},
 };
 use bytes::Bytes;
-use fleet::{bus::connect::Bus, wire::code::Code};
+use fleet::bus::connect::Bus;
 use tokio::time::timeout;
 
 use crate::answer::Answer;
@@ -32,7 +32,7 @@ pub(crate) async fn respond(bus: &Bus, request: &mut Message, answer: Answer) {
             .take(200)
             .collect();
         headers.insert("Nats-Service-Error", message.as_str());
-        let number = service_code(*code);
+        let number = code.status();
         headers.insert("Nats-Service-Error-Code", number.to_string().as_str());
         // Every client may read the statistics, so they contain the code and none of the caller's words.
         counted = Some(ServiceError {
@@ -67,54 +67,4 @@ async fn send(
     let client = &bus.client;
     client.publish_with_headers(reply, headers, body).await?;
     request.respond(Err(refusal)).await
-}
-
-/// The number in `Nats-Service-Error-Code`, with the meaning of an HTTP status.
-const fn service_code(code: Code) -> u16 {
-    match code {
-        Code::UnknownTool | Code::UnknownToolVersion | Code::NotFound => 404,
-        Code::IdempotencyKeyReused
-        | Code::Conflict
-        | Code::AlreadyTerminal
-        | Code::WorkerNotFenced => 409,
-        Code::ToolRetired => 410,
-        Code::PayloadTooLarge => 413,
-        Code::QuotaExceeded | Code::RateLimited | Code::RepeatedFailure => 429,
-        Code::ToolPaused | Code::Overloaded | Code::StoreUnavailable => 503,
-        Code::MalformedJson
-        | Code::TruncatedArguments
-        | Code::InvalidUnicode
-        | Code::NulNotAllowed
-        | Code::DuplicateKey
-        | Code::DepthExceeded
-        | Code::TooManyNodes
-        | Code::KeyTooLong
-        | Code::StringTooLong
-        | Code::NumberOutOfRange
-        | Code::NumberTooLong
-        | Code::InvalidArguments
-        | Code::InvalidToolName
-        | Code::InvalidTenant
-        | Code::MissingIdempotencyKey
-        | Code::InvalidIdempotencyKey
-        | Code::DeadlineInvalid
-        | Code::HeaderInvalid
-        | Code::InvalidId => 400,
-        Code::Timeout
-        | Code::Unavailable
-        | Code::CircuitOpen
-        | Code::ToolCrashed
-        | Code::ToolError
-        | Code::OutputInvalid
-        | Code::OutputTooLarge
-        | Code::RetriesExhausted
-        | Code::DeadlineExceeded
-        | Code::Cancelled
-        | Code::InDoubt
-        | Code::NotApplied
-        | Code::ToolGone
-        | Code::EgressDenied
-        | Code::Forbidden
-        | Code::Denied => 500,
-    }
 }

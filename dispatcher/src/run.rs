@@ -19,7 +19,7 @@ use fleet::{
         release,
         rights::Duty,
         session::Postgres,
-        tokens,
+        token_secrets,
     },
 };
 use futures_util::FutureExt;
@@ -90,7 +90,7 @@ impl Started {
             bus,
             prefix,
         } = joined;
-        let tokens = tokens::secrets(&mut connection).await?;
+        let tokens = token_secrets::secrets(&mut connection).await?;
         drop(connection);
         let mut started = Self {
             bus: bus.clone(),

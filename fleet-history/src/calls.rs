@@ -1,6 +1,6 @@
 //! The list of calls that a filter means, without reading the whole history for it.
 
-use fleet::store::StoreError;
+use fleet::{ids::CallId, store::StoreError};
 use serde::Deserialize;
 use sqlx::{PgPool, Postgres, QueryBuilder};
 use time::OffsetDateTime;
@@ -64,6 +64,19 @@ pub async fn now(pool: &PgPool) -> Result<OffsetDateTime, StoreError> {
         .fetch_one(pool)
         .await
         .map_err(|error| StoreError::from_sqlx("ask Postgres for the time", error))
+}
+
+/// The tenant of a call; `None` if there is no such call.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn tenant_of(pool: &PgPool, call: CallId) -> Result<Option<String>, StoreError> {
+    sqlx::query_scalar("SELECT tenant FROM toolfleet.calls WHERE call_id = $1")
+        .bind(call.0)
+        .fetch_optional(pool)
+        .await
+        .map_err(|error| StoreError::from_sqlx("look for the tenant of a call", error))
 }
 
 /// Appends the statement for this filter. Its plan is a promise, which a test checks.

@@ -22,6 +22,7 @@
 //! slots      the calls that have a place of a limited tool
 //! workers    the workers, alive or gone
 //! controls   the controls that hold, and every change of one
+//! tokens     the tokens of clients over HTTP, without what proves them
 //! interceptors  those of workers' programs: who has them, and what they did
 //! news       moves after a given one, call by call
 //! explain    the one reason why a call is not running, or how it ended
@@ -62,6 +63,8 @@ pub mod slots;
 pub mod workers;
 
 pub mod controls;
+
+pub mod tokens;
 
 pub mod interceptors;
 

@@ -75,3 +75,4 @@ pub mod registry;
 pub mod secrets;
 pub mod sensitive;
 pub mod telemetry;
+pub mod tokens;

@@ -28,11 +28,12 @@ const EFFECTS: [EffectKnown; 4] = [
 /// Tools answer writes with these, and the effect stands.
 const OF_TOOLS_THAT_DID_IT: [Code; 2] = [Code::OutputInvalid, Code::OutputTooLarge];
 /// "Ask for less" helps against these alone.
-const OF_SIZE: [Code; 4] = [
+const OF_SIZE: [Code; 5] = [
     Code::TooManyNodes,
     Code::StringTooLong,
     Code::PayloadTooLarge,
     Code::OutputTooLarge,
+    Code::NarrowIt,
 ];
 /// The arguments are at fault here, and nowhere else.
 const OF_ARGUMENTS: [Code; 10] = [

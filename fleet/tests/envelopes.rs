@@ -195,6 +195,21 @@ fn envelope(code: Code, language: Language) -> Envelope {
             effect: EffectKnown::Unknown,
             ..Envelope::refused("get_weather", ErrorBody::unconfirmed(true, language))
         },
+        Code::Unauthenticated => refused(elsewhere(
+            "this endpoint wants a token: Authorization: Bearer tf_…",
+            "这个接口需要 token：Authorization: Bearer tf_…",
+            &[],
+        )),
+        Code::NoAnswer => Envelope {
+            effect: EffectKnown::Unknown,
+            ..Envelope::refused("get_weather", ErrorBody::no_answer(true, language))
+        },
+        Code::NarrowIt => refused_of_call(
+            code,
+            "the history holds too much to look through for this within 2 s",
+            "历史记录太多，无法在 2 秒内完成这次查询",
+            language,
+        ),
         Code::Timeout => failed(late(), EffectKnown::None),
         Code::Unavailable => failed(unreachable(), EffectKnown::NotApplied),
         Code::CircuitOpen => {
@@ -390,6 +405,7 @@ fn elsewhere(english: &str, chinese: &str, filled: &[(&str, &str)]) -> Message {
         for folder in [
             "fleet/src/ending",
             "dispatcher/src",
+            "gateway/src",
             "worker/src",
             "migrations",
         ] {

@@ -412,7 +412,13 @@ impl Fleet {
         self.nats_folder.path()
     }
 
-    fn settings<C: Args>(&self, user: User, name: &str, database: &Database, flags: &[&str]) -> C {
+    pub(crate) fn settings<C: Args>(
+        &self,
+        user: User,
+        name: &str,
+        database: &Database,
+        flags: &[&str],
+    ) -> C {
         let login = self.login(user, self.nats_port);
         let own = [
             "fleet-tests",

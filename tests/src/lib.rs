@@ -18,6 +18,7 @@
 //! real         one of them in a process of its own, to be killed
 //! caller       submits calls, with any headers and bodies
 //! load         many callers that ask again with their keys
+//! web          a client of HTTP that sends any bytes
 //! invariants   the promises that hold at the end of every scenario
 //! ```
 
@@ -26,6 +27,7 @@ pub mod caller;
 mod endpoints;
 mod failover;
 pub mod fleet;
+mod gateway;
 mod history;
 pub mod invariants;
 pub mod load;
@@ -38,4 +40,5 @@ pub mod run_folder;
 pub mod running;
 pub mod shipped;
 pub mod wait;
+pub mod web;
 pub mod witness;

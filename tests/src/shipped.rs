@@ -22,6 +22,8 @@ pub enum User {
     Programs,
     /// A person.
     Operator,
+    /// Gateways.
+    Gateway,
     /// The example that is a NATS service.
     Service,
     /// Another service.
@@ -49,11 +51,12 @@ pub const EXAMPLE: [&str; 9] = [
 
 impl User {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Dispatcher,
         Self::Worker,
         Self::Programs,
         Self::Operator,
+        Self::Gateway,
         Self::Service,
         Self::Charge,
         Self::Agent,
@@ -68,6 +71,7 @@ impl User {
             Self::Worker => "worker-default",
             Self::Programs => "worker-programs",
             Self::Operator => "operator",
+            Self::Gateway => "gateway",
             Self::Service => "service-translate+add_term",
             Self::Charge => "service-charge",
             Self::Agent => "agent-default",
@@ -83,6 +87,7 @@ impl User {
             Self::Worker => "_INBOX_worker.default",
             Self::Programs => "_INBOX_worker.programs",
             Self::Operator => "_INBOX_operator",
+            Self::Gateway => "_INBOX_gateway",
             Self::Service => "_INBOX_service.tools-translate+tools-add_term",
             Self::Charge => "_INBOX_service.tools-charge",
             Self::Agent => "_INBOX.default",

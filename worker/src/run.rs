@@ -29,7 +29,7 @@ use fleet::{
         ledger::{Claiming, Completing},
         rights::Duty,
         session::Postgres,
-        tokens, tool_role,
+        token_secrets, tool_role,
         workers::{self, WorkerRow},
     },
 };
@@ -164,7 +164,7 @@ impl Started {
         let pool = postgres.pool(4);
         let registry = Registry::default();
         registry.refresh(&pool).await?;
-        let completion_tokens = tokens::completion_secret(&mut connection).await?;
+        let completion_tokens = token_secrets::completion_secret(&mut connection).await?;
 
         let id = WorkerId::generate();
         // Before the worker is registered: a registered worker without a lock could never be proven gone.

@@ -32,6 +32,8 @@ pub enum NatsRole<'a> {
     },
     /// A person with the commands of this program.
     Operator,
+    /// Every gateway: asks in the name of all tenants, as the tokens of its callers allow.
+    Gateway,
     /// A program that serves tools over NATS.
     Service {
         /// The subjects of these tools.
@@ -81,6 +83,7 @@ impl NatsRole<'_> {
                 format!("_INBOX_worker.{}", queues.join("+"))
             }
             Self::Operator => "_INBOX_operator".to_owned(),
+            Self::Gateway => "_INBOX_gateway".to_owned(),
             Self::Service { subjects } => {
                 let named: Vec<String> = subjects.iter().map(|one| one.replace('.', "-")).collect();
                 format!("{SERVICE_INBOX}.{}", named.join("+"))
@@ -95,6 +98,7 @@ impl NatsRole<'_> {
             Self::Dispatcher { tenants } => dispatcher(subjects, tenants),
             Self::Worker { queues, services } => worker(subjects, queues, services),
             Self::Operator => operator(subjects),
+            Self::Gateway => gateway(subjects),
             Self::Service { subjects: served } => {
                 let others = [subjects.every_tool_cancel(), "$SRV.>".to_owned()];
                 Rights {
@@ -269,6 +273,25 @@ fn operator(subjects: &Subjects) -> Rights {
             api("CONSUMER.PAUSE", &format!("{jobs}.*")),
         ],
         subscribe: vec![subjects.events()],
+        answers: false,
+    }
+}
+
+/// Every tenant. It asks dispatchers and nobody else, and makes nothing in JetStream.
+fn gateway(subjects: &Subjects) -> Rights {
+    Rights {
+        publish: vec![
+            subjects.call_endpoint(),
+            subjects.batch_endpoint(),
+            subjects.get_endpoint(),
+            subjects.tools_endpoint(),
+            subjects.cancel_endpoint(),
+            subjects.output_endpoint(),
+            subjects.approve_endpoint(),
+            subjects.admin_approve_endpoint(),
+            subjects.settle_endpoint(),
+        ],
+        subscribe: vec![subjects.control_changed()],
         answers: false,
     }
 }

@@ -66,6 +66,7 @@ mod statement;
 pub mod sweep;
 pub mod takeover;
 pub mod timeouts;
+pub mod token_secrets;
 pub mod tokens;
 pub mod tool_role;
 pub mod tools;

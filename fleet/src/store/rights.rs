@@ -27,11 +27,19 @@ pub enum Duty {
     Operator,
     /// Reads the views.
     Reader,
+    /// Reads the views, and the hashes of tokens.
+    Gateway,
 }
 
 impl Duty {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Dispatcher, Self::Worker, Self::Operator, Self::Reader];
+    pub const ALL: [Self; 5] = [
+        Self::Dispatcher,
+        Self::Worker,
+        Self::Operator,
+        Self::Reader,
+        Self::Gateway,
+    ];
 
     /// The role that has what it needs.
     pub const fn role(self) -> &'static str {
@@ -40,6 +48,7 @@ impl Duty {
             Self::Worker => "toolfleet_worker",
             Self::Operator => "toolfleet_operator",
             Self::Reader => "toolfleet_reader",
+            Self::Gateway => "toolfleet_gateway",
         }
     }
 }

@@ -266,6 +266,13 @@ impl Postgres {
             .connect_lazy_with(self.options.clone())
     }
 
+    /// The same, with another bound for each statement, as Postgres writes it: `2s`.
+    pub fn pool_for_looking(&self, connections_max: u32, statement_max: &str) -> PgPool {
+        let options = self.options.clone();
+        self.pool_options(connections_max)
+            .connect_lazy_with(options.options([("statement_timeout", statement_max)]))
+    }
+
     /// A connection for reads from any server, safe to write to or not. Nothing is written on it.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 
 use super::fields::{
     DECISION, ERROR_TYPE, FOR, FOUND, INTERCEPTOR, KEY, OUTCOME, PASS, QUEUE, REASON, RULE, SERVER,
-    SETTLEMENT, SOURCE, STATE, STATEMENT, TOOL, VERDICT,
+    SETTLEMENT, SOURCE, SPEAKER, STATE, STATEMENT, STATUS, TOOL, VERDICT,
 };
 
 /// One metric, as it is promised.
@@ -157,6 +157,8 @@ definitions! {
         "1 while this server answers this process and is safe to use, 0 while not");
     UNSAFE_GROUND = gauge("toolfleet.unsafe.ground", "{server}", &[],
         "1 while this process refuses to write to its Postgres");
+    HTTP_ANSWERS = counter("toolfleet.http.answers", "{answer}", &[SPEAKER, STATUS],
+        "Answers of this gateway over HTTP, by who speaks in them and by their status");
     WAITERS = gauge("toolfleet.waiters", "{caller}", &[],
         "Callers this dispatcher holds an answer for");
     BACKLOG = gauge("toolfleet.backlog", "{call}", &[STATE],

@@ -162,6 +162,7 @@ mod tests {
         metrics.lost_answer("claim", true);
         metrics.ready("nats", false);
         metrics.refuses_server(true);
+        metrics.answered_over_http("call", 200);
         metrics.waiting(4);
         metrics.counted(LedgerFigures {
             queues: [(

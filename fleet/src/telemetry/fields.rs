@@ -75,6 +75,10 @@ pub const SETTLEMENT: &str = "settlement";
 pub const PASS: &str = "pass";
 /// Metric label: a server that the process needs, `nats` or `postgres`.
 pub const SERVER: &str = "server";
+/// Metric label: who speaks in an answer over HTTP: `call`, `door` or `gateway`.
+pub const SPEAKER: &str = "speaker";
+/// Metric label: the status of an answer over HTTP.
+pub const STATUS: &str = "status";
 /// Metric label: which statement of the ledger.
 pub const STATEMENT: &str = "statement";
 /// Metric label: whether a statement without an answer had been executed.

@@ -78,6 +78,7 @@ pub struct Metrics {
     ledger_duration: Histogram<f64>,
     ready: Gauge<u64>,
     unsafe_ground: Gauge<u64>,
+    http_answers: Counter<u64>,
     waiters: Gauge<u64>,
 }
 
@@ -344,6 +345,13 @@ impl Metrics {
         self.unsafe_ground.record(u64::from(refuses), &[]);
     }
 
+    /// A request over HTTP was answered, by `speaker`.
+    pub fn answered_over_http(&self, speaker: &'static str, status: u16) {
+        let status = KeyValue::new(fields::STATUS, i64::from(status));
+        let labels = [word(fields::SPEAKER, speaker), status];
+        self.http_answers.add(1, &labels);
+    }
+
     /// This many callers are waiting for an answer here.
     pub fn waiting(&self, callers: usize) {
         self.waiters.record(callers as u64, &[]);
@@ -404,6 +412,7 @@ impl Metrics {
             ledger_duration: seconds(meter, define::LEDGER_DURATION),
             ready: gauge(meter, define::READY),
             unsafe_ground: gauge(meter, define::UNSAFE_GROUND),
+            http_answers: counter(meter, define::HTTP_ANSWERS),
             waiters: gauge(meter, define::WAITERS),
         }
     }

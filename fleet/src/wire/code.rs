@@ -64,6 +64,10 @@ words! {
         Overloaded = "overloaded",
         /// The ledger cannot be reached, or did not answer.
         StoreUnavailable = "store_unavailable",
+        /// Who asks over HTTP does not say who it is, or not truly.
+        Unauthenticated = "unauthenticated",
+        /// Nobody has answered in time, so nobody knows whether the request was taken.
+        NoAnswer = "no_answer",
 
         // After acceptance.
         /// The tool did not answer in time.
@@ -110,5 +114,62 @@ words! {
         AlreadyTerminal = "already_terminal",
         /// Something that was started for the call may still act, so it cannot be known yet that it was not applied.
         WorkerNotFenced = "worker_not_fenced",
+        /// The history holds too much to look through for this.
+        NarrowIt = "narrow_it",
+    }
+}
+
+impl Code {
+    /// The number of a refusal with this code, with the meaning of an HTTP status: in `Nats-Service-Error-Code`, and the status over
+    /// HTTP. A code with which only calls end has 500: nobody refuses with it.
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::Unauthenticated => 401,
+            Self::Forbidden => 403,
+            Self::UnknownTool | Self::UnknownToolVersion | Self::NotFound => 404,
+            Self::IdempotencyKeyReused
+            | Self::Conflict
+            | Self::AlreadyTerminal
+            | Self::WorkerNotFenced => 409,
+            Self::ToolRetired => 410,
+            Self::PayloadTooLarge => 413,
+            Self::NarrowIt => 422,
+            Self::QuotaExceeded | Self::RateLimited | Self::RepeatedFailure => 429,
+            Self::ToolPaused | Self::Overloaded | Self::StoreUnavailable | Self::Unavailable => 503,
+            Self::NoAnswer => 504,
+            Self::MalformedJson
+            | Self::TruncatedArguments
+            | Self::InvalidUnicode
+            | Self::NulNotAllowed
+            | Self::DuplicateKey
+            | Self::DepthExceeded
+            | Self::TooManyNodes
+            | Self::KeyTooLong
+            | Self::StringTooLong
+            | Self::NumberOutOfRange
+            | Self::NumberTooLong
+            | Self::InvalidArguments
+            | Self::InvalidToolName
+            | Self::InvalidTenant
+            | Self::MissingIdempotencyKey
+            | Self::InvalidIdempotencyKey
+            | Self::DeadlineInvalid
+            | Self::HeaderInvalid
+            | Self::InvalidId => 400,
+            Self::Timeout
+            | Self::CircuitOpen
+            | Self::ToolCrashed
+            | Self::ToolError
+            | Self::OutputInvalid
+            | Self::OutputTooLarge
+            | Self::RetriesExhausted
+            | Self::DeadlineExceeded
+            | Self::Cancelled
+            | Self::InDoubt
+            | Self::NotApplied
+            | Self::ToolGone
+            | Self::EgressDenied
+            | Self::Denied => 500,
+        }
     }
 }

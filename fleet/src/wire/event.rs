@@ -164,7 +164,8 @@ impl Event {
             },
             kind => {
                 let known = &[
-                    "accepted", "awaiting", "started", "progress", "output", "running", "retrying", "finished",
+                    "accepted", "awaiting", "started", "progress", "output", "running", "retrying",
+                    "finished",
                 ];
                 return Err(serde_json::Error::unknown_variant(kind, known));
             }

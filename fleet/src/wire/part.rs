@@ -107,7 +107,10 @@ impl Image {
         });
         let digits = self.b64.trim_end_matches('=').as_bytes();
         let fits = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'+' || *byte == b'/';
-        named && self.b64.len() % 4 == 0 && self.b64.len() - digits.len() <= 2 && digits.iter().all(fits)
+        named
+            && self.b64.len().is_multiple_of(4)
+            && self.b64.len() - digits.len() <= 2
+            && digits.iter().all(fits)
     }
 }
 
@@ -139,9 +142,15 @@ mod tests {
     fn what_is_no_part_is_refused() {
         let text = |bytes: usize| json!({"text": "x".repeat(bytes)});
         assert!(read(&text(TEXT_MAX)).is_ok());
-        assert_eq!(read(&text(TEXT_MAX + 1)), Err(UnfitPart::TooLarge(TEXT_MAX)));
+        assert_eq!(
+            read(&text(TEXT_MAX + 1)),
+            Err(UnfitPart::TooLarge(TEXT_MAX))
+        );
         assert_eq!(read(&text(0)), Err(UnfitPart::Empty));
-        assert_eq!(Part::read(&[b'x'; 600_000]), Err(UnfitPart::TooLarge(IMAGE_MAX + 1024)));
+        assert_eq!(
+            Part::read(&[b'x'; 600_000]),
+            Err(UnfitPart::TooLarge(IMAGE_MAX + 1024))
+        );
         for other in [
             json!({"text": "a", "step": "b"}),
             json!({"text": 1}),

@@ -52,4 +52,5 @@ mod timeouts;
 mod partitions;
 mod readers;
 mod roles;
+mod tokens;
 mod tools;

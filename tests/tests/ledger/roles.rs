@@ -29,8 +29,8 @@ const ENDED: &str = "INSERT INTO toolfleet.finished_calls (call_id, rev, from_st
         priority, 0, args, args_hash, language, accepted_at, deadline_at, now(), 0, 0, attempts, {attempt}, worker_id, \
         'applied', '{actor}' || worker_id, 'applied' FROM ended";
 
-/// What is tried, and whom it succeeds for: m(igrate), d(ispatcher), w(orker), o(perator), r(eader). `{acme}` and `{beta}`
-/// are calls in doubt of two tenants, `{queued}`, `{running}` and `{over}` calls of acme.
+/// What is tried, and whom it succeeds for: m(igrate), d(ispatcher), w(orker), o(perator), r(eader), g(ateway).
+/// `{acme}` and `{beta}` are calls in doubt of two tenants, `{queued}`, `{running}` and `{over}` calls of acme.
 const MATRIX: &[(&str, &str)] = &[
     // Calls.
     ("md", CALL),
@@ -76,7 +76,7 @@ const MATRIX: &[(&str, &str)] = &[
         "SELECT toolfleet.decide({acme}, 'approve', '00', 'me', 'seen')",
     ),
     ("mo", "SELECT * FROM toolfleet.call_decisions"),
-    ("mor", "SELECT * FROM toolfleet.approvals"),
+    ("morg", "SELECT * FROM toolfleet.approvals"),
     (
         "m",
         "INSERT INTO toolfleet.call_decisions (call_id, decision, actor, role, note, args_hash) \
@@ -202,7 +202,7 @@ const MATRIX: &[(&str, &str)] = &[
         "mw",
         "SELECT toolfleet.close_bucket('charge', 'acme', 1000)",
     ),
-    ("mdwor", "SELECT toolfleet.rate_of('charge')"),
+    ("mdworg", "SELECT toolfleet.rate_of('charge')"),
     // Kept answers: a worker looks, functions write.
     ("mw", "SELECT * FROM toolfleet.look('{}', '{}', '{}', '{}')"),
     (
@@ -219,7 +219,7 @@ const MATRIX: &[(&str, &str)] = &[
     ),
     ("md", "SELECT toolfleet.drop_old_answers()"),
     ("md", "SELECT * FROM toolfleet.fetching('{}')"),
-    ("mdor", "SELECT toolfleet.is_fetching(NULL)"),
+    ("mdorg", "SELECT toolfleet.is_fetching(NULL)"),
     ("mo", "SELECT leader FROM toolfleet.kept_answers"),
     ("m", "DELETE FROM toolfleet.kept_answers"),
     ("m", "SELECT toolfleet.answer_key('a', 'b', 1, 'en', '')"),
@@ -244,7 +244,7 @@ const MATRIX: &[(&str, &str)] = &[
         "m",
         "INSERT INTO toolfleet.rate_buckets VALUES ('tool/x', 'tool', 'x', NULL, now(), NULL, 0, now())",
     ),
-    ("mor", "SELECT * FROM toolfleet.limits"),
+    ("morg", "SELECT * FROM toolfleet.limits"),
     ("m", "UPDATE toolfleet.fleet SET control_rev = 7"),
     ("m", "SELECT toolfleet.next_control_rev()"),
     ("m", "SELECT toolfleet.interceptor_problem('redact')"),
@@ -297,8 +297,8 @@ const MATRIX: &[(&str, &str)] = &[
     ),
     ("m", "UPDATE toolfleet.timeout_changes SET why = 'y'"),
     ("md", "UPDATE toolfleet.fleet SET timeout_rev = 1"),
-    ("mor", "SELECT samples FROM toolfleet.current_timeouts"),
-    ("mor", "SELECT why FROM toolfleet.learned_timeouts"),
+    ("morg", "SELECT samples FROM toolfleet.current_timeouts"),
+    ("morg", "SELECT why FROM toolfleet.learned_timeouts"),
     // Workers.
     (
         "mw",
@@ -331,7 +331,7 @@ const MATRIX: &[(&str, &str)] = &[
     ("mw", "SELECT last_error FROM toolfleet.interceptor_stats"),
     ("m", "DELETE FROM toolfleet.interceptor_stats"),
     // The fleet.
-    ("mdwor", "SELECT ledger_id FROM toolfleet.fleet"),
+    ("mdworg", "SELECT ledger_id FROM toolfleet.fleet"),
     ("mdwo", "UPDATE toolfleet.fleet SET wal_lsn = wal_lsn"),
     ("m", "UPDATE toolfleet.fleet SET oldest_program = 1"),
     (
@@ -343,7 +343,7 @@ const MATRIX: &[(&str, &str)] = &[
         "m",
         "DELETE FROM toolfleet.worker_processes; SELECT toolfleet.require_program(1)",
     ),
-    ("mdwor", "SELECT version FROM toolfleet._migrations"),
+    ("mdworg", "SELECT version FROM toolfleet._migrations"),
     ("m", "DELETE FROM toolfleet._migrations"),
     (
         "mo",
@@ -359,21 +359,42 @@ const MATRIX: &[(&str, &str)] = &[
         "CREATE FUNCTION toolfleet.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
     ),
     // The documented views.
-    ("mor", "SELECT args, result FROM toolfleet.calls"),
-    ("mor", "SELECT * FROM toolfleet.attempts"),
-    ("mor", "SELECT * FROM toolfleet.call_events"),
-    ("mor", "SELECT * FROM toolfleet.in_doubt"),
-    ("mdor", "SELECT * FROM toolfleet.slots"),
-    ("mor", "SELECT * FROM toolfleet.tools"),
-    ("mor", "SELECT * FROM toolfleet.workers"),
-    ("mor", "SELECT * FROM toolfleet.interceptors"),
-    ("mdor", "SELECT * FROM toolfleet.controls"),
-    ("mor", "SELECT * FROM toolfleet.control_log"),
-    ("mdor", "SELECT * FROM toolfleet.breakers"),
-    ("mdor", "SELECT count(*) FROM toolfleet.dead_letters"),
-    ("mor", "SELECT * FROM toolfleet.marks"),
-    ("mor", "SELECT * FROM toolfleet.abandoned"),
-    ("mor", "SELECT * FROM toolfleet.retries_under_way"),
+    ("morg", "SELECT args, result FROM toolfleet.calls"),
+    ("morg", "SELECT * FROM toolfleet.attempts"),
+    ("morg", "SELECT * FROM toolfleet.call_events"),
+    ("morg", "SELECT * FROM toolfleet.in_doubt"),
+    ("mdorg", "SELECT * FROM toolfleet.slots"),
+    ("morg", "SELECT * FROM toolfleet.tools"),
+    ("morg", "SELECT * FROM toolfleet.workers"),
+    ("morg", "SELECT * FROM toolfleet.interceptors"),
+    ("mdorg", "SELECT * FROM toolfleet.controls"),
+    ("morg", "SELECT * FROM toolfleet.control_log"),
+    ("mdorg", "SELECT * FROM toolfleet.breakers"),
+    ("mdorg", "SELECT count(*) FROM toolfleet.dead_letters"),
+    ("morg", "SELECT * FROM toolfleet.marks"),
+    ("morg", "SELECT * FROM toolfleet.abandoned"),
+    ("morg", "SELECT * FROM toolfleet.retries_under_way"),
+    // Tokens: two functions write them, nothing changes or deletes one, and gateways alone compare hashes.
+    (
+        "mo",
+        "SELECT toolfleet.create_token('0123456789ac', 'ann', decode(repeat('ac', 32), 'hex'), 'acme', '{read}', '{*}', 'me', 'why')",
+    ),
+    (
+        "mo",
+        "SELECT toolfleet.revoke_token('0123456789ab', 'me', 'why')",
+    ),
+    ("morg", "SELECT * FROM toolfleet.tokens"),
+    ("mg", "SELECT hash FROM toolfleet.token_hashes"),
+    ("m", "SELECT hash FROM toolfleet.access_tokens"),
+    (
+        "m",
+        "INSERT INTO toolfleet.access_tokens (token_id, name, hash, tenant, scopes, tools, note, created_by, role, created_at) \
+            VALUES ('0123456789ac', 'ann', decode(repeat('ac', 32), 'hex'), '*', '{admin}', '{*}', 'why', 'me', 'me', now())",
+    ),
+    ("", "UPDATE toolfleet.access_tokens SET tenant = '*'"),
+    ("", "DELETE FROM toolfleet.access_tokens"),
+    ("", "TRUNCATE toolfleet.access_tokens"),
+    ("m", "SELECT toolfleet.token_author_problem('me', 'why')"),
     // Marks of calls that are over: nothing but the function makes one, and nothing takes one back.
     (
         "mo",
@@ -441,6 +462,12 @@ async fn prepared() -> Prepared {
     sqlx::query("INSERT INTO toolfleet.worker_processes (worker_id, name, host, pid, version, queues, concurrency) VALUES ($1, 'x', 'x', 1, 'x', '{}', 1)")
         .bind(worker)
         .execute(&mut admin)
+        .await
+        .unwrap();
+    admin
+        .execute(
+            "SELECT toolfleet.create_token('0123456789ab', 'ann', decode(repeat('ab', 32), 'hex'), 'acme', '{call}', '{*}', 'me', 'why')",
+        )
         .await
         .unwrap();
     for (call, tenant) in calls.iter().zip(tenants) {

@@ -48,7 +48,10 @@ fn what_is_shipped_is_what_the_command_writes() {
         let inbox = format!("NATS_INBOX={}\n", user.inbox());
         assert!(env.contains(&inbox), "{env}");
         // What only systemd may read is no part of what a process finds in its environment.
-        let is_process = matches!(user, User::Dispatcher | User::Worker | User::Programs);
+        let is_process = matches!(
+            user,
+            User::Dispatcher | User::Worker | User::Programs | User::Gateway
+        );
         let (file, login) = (
             format!("{}.url", user.name()),
             format!("nats://{}:", user.name()),

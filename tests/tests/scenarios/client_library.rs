@@ -150,6 +150,9 @@ async fn a_call_is_submitted_followed_taken_back_and_waited_for() {
             Happening::Awaiting { .. } => "awaiting",
             Happening::Started { .. } => "started",
             Happening::Progress { .. } => "progress",
+            Happening::Output { .. } => "output",
+            Happening::Running { .. } => "running",
+            Happening::Retrying { .. } => "retrying",
             Happening::Finished { state, .. } => {
                 assert_eq!(state, State::Succeeded);
                 "finished"

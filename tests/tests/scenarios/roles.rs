@@ -35,7 +35,7 @@ async fn a_fleet_works_under_the_shipped_roles() {
     ];
     let spec = Spec::with(tools).roles().dispatchers(2).workers(2, &[]);
     let mut fleet = Fleet::start(spec).await;
-    for duty in [Duty::Dispatcher, Duty::Worker, Duty::Operator, Duty::Reader] {
+    for duty in Duty::ALL {
         let url = fleet.database.url_of(duty.role());
         let mut connection = PgConnection::connect(&url).await.unwrap();
         let beyond = rights::beyond(&mut connection, duty).await.unwrap();

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use super::{
-    bench, call, calls, control, dev, dispatcher, doctor, migrate, nats_config, tools, worker,
-    workers,
+    bench, call, calls, control, dev, dispatcher, doctor, gateway, migrate, nats_config, tokens,
+    tools, worker, workers,
 };
 use crate::dev::DevOptions;
 
@@ -32,6 +32,8 @@ pub enum Command {
     Dispatcher(Box<::dispatcher::Config>),
     /// Run a worker: runs the calls of its queues and records what came of them; SIGTERM drains it
     Worker(Box<::worker::Config>),
+    /// Run a gateway: the same contract over HTTP, for curl, browsers and programs without NATS; SIGTERM stops it
+    Gateway(Box<::gateway::Config>),
     /// Bring the schema of the database up to date; safe to repeat, and for several at once
     Migrate(migrate::Migrate),
     /// Write the users of nats-server, each with the rights of its role, for a fleet and its tenants
@@ -53,6 +55,9 @@ pub enum Command {
     /// Say what may run now, over the whole fleet: pause calls, resume them, see who did so and why
     #[command(subcommand)]
     Control(control::Control),
+    /// Say who may come over HTTP: make tokens, see them, revoke them
+    #[command(subcommand)]
+    Tokens(tokens::Tokens),
     /// Load a fleet and measure it: calls a second, latencies, CPU and memory, lost and doubled effects
     Bench(Box<bench::BenchArgs>),
     /// A worker with the tools of `bench`
@@ -79,6 +84,7 @@ impl Command {
             Self::Dev(options) => Box::pin(dev::run(options)).await,
             Self::Dispatcher(config) => Box::pin(dispatcher::run(*config)).await,
             Self::Worker(config) => Box::pin(worker::run(*config)).await,
+            Self::Gateway(config) => Box::pin(gateway::run(*config)).await,
             Self::Migrate(migrate) => migrate.run().await,
             Self::NatsConfig(config) => config.run(),
             Self::Doctor(doctor) => Box::pin(doctor.run()).await,
@@ -87,6 +93,7 @@ impl Command {
             Self::Calls(calls) => Box::pin(calls.run()).await,
             Self::Workers(workers) => Box::pin(workers.run()).await,
             Self::Control(control) => Box::pin(control.run()).await,
+            Self::Tokens(tokens) => Box::pin(tokens.run()).await,
             Self::Bench(bench) => Box::pin(bench.run()).await,
             Self::BenchWorker(worker) => Box::pin(worker.run()).await,
         }

@@ -16,6 +16,7 @@ mod variable;
 
 mod dev;
 mod dispatcher;
+mod gateway;
 mod worker;
 
 mod migrate;
@@ -32,6 +33,8 @@ mod calls;
 mod workers;
 
 mod control;
+
+mod tokens;
 
 mod bench;
 

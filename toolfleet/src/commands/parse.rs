@@ -21,8 +21,8 @@ use super::{
 use crate::dev::DATA_FOLDER;
 
 /// Commands that ask a fleet something; the others run one.
-const CLIENTS: [&str; 7] = [
-    "bench", "call", "calls", "control", "doctor", "tools", "workers",
+const CLIENTS: [&str; 8] = [
+    "bench", "call", "calls", "control", "doctor", "tokens", "tools", "workers",
 ];
 /// Commands that need a database for many calls alone, and say so themselves.
 const FOR_MANY: [(&str, &str); 2] = [("calls", "cancel"), ("calls", "settle")];
@@ -216,6 +216,7 @@ mod tests {
             ("toolfleet control log", Some(true)),
             ("toolfleet control pause --tool look --note x", Some(true)),
             ("toolfleet doctor", Some(true)),
+            ("toolfleet tokens list", Some(true)),
             ("toolfleet control list", Some(true)),
             ("toolfleet control resume 7 --note x", Some(true)),
             ("toolfleet call look", Some(false)),

@@ -23,5 +23,6 @@ mod mistakes;
 mod settings;
 mod support;
 mod timeouts;
+mod tokens;
 mod tools;
 mod workers;

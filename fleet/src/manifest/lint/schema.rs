@@ -33,12 +33,12 @@ pub(super) fn lint(subject: &Linted<'_>, warnings: &mut Warnings) {
             .map(|problem| problem.path)
             .collect(),
     };
-    linter.schema(schema, ROOT, true, Part::Whole, warnings);
+    linter.schema(schema, ROOT, true, Extent::Whole, warnings);
 }
 
 /// Whether a schema describes its value alone, or together with the schema around it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum Extent {
     Whole,
     Of,
 }
@@ -63,11 +63,18 @@ fn collect_parts<'v>(schema: &'v Value, parts: &mut BTreeSet<&'v str>) {
 }
 
 impl Linter<'_> {
-    fn schema(&self, schema: &Value, place: &str, top: bool, part: Part, warnings: &mut Warnings) {
+    fn schema(
+        &self,
+        schema: &Value,
+        place: &str,
+        top: bool,
+        part: Extent,
+        warnings: &mut Warnings,
+    ) {
         if !schema.is_object() {
             return;
         }
-        if part == Part::Whole {
+        if part == Extent::Whole {
             self.object(schema, place, top, warnings);
         }
         let properties = schema.get("properties").and_then(Value::as_object);
@@ -86,22 +93,22 @@ impl Linter<'_> {
     }
 
     /// How a nested schema is linted; `None` for conditions, which no model fills in.
-    fn part(&self, outer: &Value, below: &Inner<'_>) -> Option<Part> {
+    fn part(&self, outer: &Value, below: &Inner<'_>) -> Option<Extent> {
         match below.keyword {
             "properties"
             | "items"
             | "prefixItems"
             | "additionalProperties"
-            | "patternProperties" => Some(Part::Whole),
-            "allOf" => Some(Part::Of),
+            | "patternProperties" => Some(Extent::Whole),
+            "allOf" => Some(Extent::Of),
             "anyOf" | "oneOf" => {
                 let shared = says(outer, "properties") || says(outer, "unevaluatedProperties");
-                Some(if shared { Part::Of } else { Part::Whole })
+                Some(if shared { Extent::Of } else { Extent::Whole })
             }
             "$defs" | "definitions" => {
                 let target = format!("#{}", below.place);
                 let is_part = self.parts.contains(target.as_str());
-                Some(if is_part { Part::Of } else { Part::Whole })
+                Some(if is_part { Extent::Of } else { Extent::Whole })
             }
             _condition => None,
         }

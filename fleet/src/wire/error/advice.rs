@@ -104,7 +104,9 @@ impl Advice {
             | Code::NumberOutOfRange
             | Code::NumberTooLong
             | Code::InvalidArguments => Self::CorrectArguments,
-            Code::TooManyNodes | Code::StringTooLong | Code::PayloadTooLarge => Self::SendLess,
+            Code::TooManyNodes | Code::StringTooLong | Code::PayloadTooLarge | Code::NarrowIt => {
+                Self::SendLess
+            }
             Code::UnknownTool | Code::UnknownToolVersion | Code::InvalidToolName => {
                 Self::ChooseTool
             }
@@ -112,7 +114,8 @@ impl Advice {
             Code::InvalidTenant
             | Code::InvalidIdempotencyKey
             | Code::DeadlineInvalid
-            | Code::HeaderInvalid => Self::CorrectProgram,
+            | Code::HeaderInvalid
+            | Code::Unauthenticated => Self::CorrectProgram,
             Code::MissingIdempotencyKey => Self::SendKey,
             Code::IdempotencyKeyReused => Self::LookAtKey,
             Code::RepeatedFailure => Self::StopRepeating,
@@ -120,13 +123,14 @@ impl Advice {
             | Code::QuotaExceeded
             | Code::RateLimited
             | Code::Overloaded
-            | Code::StoreUnavailable => Self::SendLater,
+            | Code::StoreUnavailable
+            | Code::NoAnswer
+            | Code::Unavailable => Self::SendLater,
             Code::NotFound => Self::LookForCall,
             Code::InvalidId => Self::CorrectId,
             Code::Conflict | Code::AlreadyTerminal => Self::CheckState,
             Code::WorkerNotFenced
             | Code::Timeout
-            | Code::Unavailable
             | Code::CircuitOpen
             | Code::ToolCrashed
             | Code::ToolError

@@ -11,7 +11,10 @@ use serde::{Deserialize, Serialize};
 pub use self::suggestion::Suggestion;
 use self::{
     advice::{Advice, RequestStage},
-    words::{UNCONFIRMED, UNDECIDED, UNREADABLE, WAITS_ON, known, known_at_the_door, told},
+    words::{
+        ASK_AGAIN, UNANSWERED, UNCONFIRMED, UNDECIDED, UNREADABLE, WAITS_ON, known,
+        known_at_the_door, told,
+    },
 };
 use crate::{
     call::{EffectKnown, Language},
@@ -108,6 +111,33 @@ impl ErrorBody {
         Self {
             retry_after_ms: has_key.then_some(1_000),
             ..Self::advised(Code::StoreUnavailable, message, advice)
+        }
+    }
+
+    /// Nobody has answered a submission in time: it may have been accepted, and then the call will run.
+    pub fn no_answer(has_key: bool, language: Language) -> Self {
+        let advice = if has_key {
+            Advice::SendAgain
+        } else {
+            Advice::CheckState
+        };
+        let message = told(&[&UNANSWERED, advice.sentence()], language);
+        Self {
+            retry_after_ms: has_key.then_some(1_000),
+            ..Self::advised(Code::NoAnswer, message, advice)
+        }
+    }
+
+    /// Nobody has answered in time a request that may be repeated.
+    pub fn no_answer_yet(language: Language) -> Self {
+        Self {
+            code: Code::NoAnswer,
+            message: told(&[&ASK_AGAIN], language),
+            retryable: true,
+            retry_after_ms: Some(1_000),
+            suggestion: Suggestion::RetryLater,
+            path: None,
+            details: None,
         }
     }
 

@@ -19,9 +19,11 @@ pub(super) const fn known(effect: EffectKnown) -> &'static Message {
 pub(super) fn known_at_the_door(code: Code) -> Option<&'static Message> {
     match code {
         Code::NotFound => None,
-        Code::InvalidId | Code::Conflict | Code::AlreadyTerminal | Code::WorkerNotFenced => {
-            Some(&NONE)
-        }
+        Code::InvalidId
+        | Code::NarrowIt
+        | Code::Conflict
+        | Code::AlreadyTerminal
+        | Code::WorkerNotFenced => Some(&NONE),
         _ => Some(&NOTHING_RUN),
     }
 }
@@ -79,6 +81,14 @@ pub(super) static UNDECIDED: Message = Message::fixed(
 pub(super) static UNCONFIRMED: Message = Message::fixed(
     "The ledger did not confirm the call; it may have been accepted.",
     "账本没有确认这次调用；它可能已被接受。",
+);
+pub(super) static UNANSWERED: Message = Message::fixed(
+    "No dispatcher has answered in time; nobody knows whether the request was taken.",
+    "没有 dispatcher 及时回答；无法知道这个请求是否已被接受。",
+);
+pub(super) static ASK_AGAIN: Message = Message::fixed(
+    "No dispatcher has answered in time. Ask again: that is safe.",
+    "没有 dispatcher 及时回答。请再次询问：重复这个请求是安全的。",
 );
 pub(super) static UNREADABLE: Message = Message::fixed(
     "The ledger cannot be read at the moment; what has become of the call is not known here. Ask again later.",

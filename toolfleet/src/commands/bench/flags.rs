@@ -54,7 +54,7 @@ pub struct BenchArgs {
     /// How many of a hundred reads ask what was asked before; reads are then measured twice, without and with a cache
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=99))]
     pub(super) hits: u8,
-    /// Measure each effect again with this in its manifest, never reached: breaker, rate_limit, concurrency, separated by commas
+    /// Measure each effect again with each of these in its manifest, which then holds nothing up; separated by commas
     #[arg(long, value_name = "BRAKES", value_delimiter = ',')]
     pub(super) with: Vec<Brake>,
     /// How many tenants call, in turn

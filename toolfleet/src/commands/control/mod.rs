@@ -71,7 +71,7 @@ pub(super) fn in_words(control: &ListedControl) -> String {
 }
 
 /// The answer of the ledger; an error of the server keeps its exit code.
-fn answered<T>(asked: Result<T, DecisionError>) -> anyhow::Result<T> {
+pub(super) fn answered<T>(asked: Result<T, DecisionError>) -> anyhow::Result<T> {
     asked.map_err(|error| match error {
         DecisionError::Invalid(why) => anyhow::Error::msg(at_command_line(&why)),
         DecisionError::Store(error) => error.into(),

@@ -129,7 +129,10 @@ impl Roster {
             User {
                 rights: role.needs(&subjects, &inbox),
                 answers_callers: matches!(role, NatsRole::Dispatcher { .. }),
-                is_process: matches!(role, NatsRole::Dispatcher { .. } | NatsRole::Worker { .. }),
+                is_process: matches!(
+                    role,
+                    NatsRole::Dispatcher { .. } | NatsRole::Worker { .. } | NatsRole::Gateway
+                ),
                 name,
                 about,
                 inbox,
@@ -162,6 +165,12 @@ impl Roster {
             "A person with the commands `toolfleet` and `nats`: every tenant, doctor, settling."
                 .to_owned(),
             NatsRole::Operator,
+        ));
+        users.push(user(
+            "gateway".to_owned(),
+            "Every gateway: asks dispatchers in the name of every tenant, as the tokens of its callers allow."
+                .to_owned(),
+            NatsRole::Gateway,
         ));
         for Service {
             tools,

@@ -76,6 +76,56 @@ pub(super) fn all() -> Vec<Mistake> {
             .with("DATABASE_URL", NO_DATABASE),
         Mistake::of("a resume of nothing", "control resume --note done")
             .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of(
+            "a token of nobody",
+            "tokens create --tenant acme --scope call --note x",
+        )
+        .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of(
+            "a token whose name begins with a dash",
+            "tokens create --name=-ann --tenant acme --scope call --note x",
+        )
+        .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of(
+            "a token of a tenant with a dot",
+            "tokens create --name ann --tenant acme.eu --scope call --note x",
+        )
+        .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of(
+            "a token for nothing",
+            "tokens create --name ann --tenant acme --note x",
+        )
+        .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of(
+            "a token for what there is not",
+            "tokens create --name ann --tenant acme --scope call,write --note x",
+        )
+        .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of(
+            "a token for a tool with a dash",
+            "tokens create --name ann --tenant acme --scope call --tools pay-* --note x",
+        )
+        .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of(
+            "a token for a number of something",
+            "tokens create --name ann --tenant acme --scope call --expires 90 --note x",
+        )
+        .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of(
+            "a token without a reason",
+            "tokens create --name ann --tenant acme --scope call",
+        )
+        .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of(
+            "the name of a token where its id belongs",
+            "tokens revoke ann --note x",
+        )
+        .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of(
+            "a piece of a token",
+            "tokens revoke tf_0123456789ab_hunter2 --note x",
+        )
+        .with("DATABASE_URL", NO_DATABASE),
         Mistake::of("an argument twice", "call look_up a=1 a=2"),
         Mistake::of("a tool's name with capitals", "call LookUp"),
         Mistake::of(

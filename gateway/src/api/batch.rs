@@ -1,0 +1,136 @@
+//! `POST /v1/batch`: many calls in one request. Each is answered at its own place, with what it would have been told alone.
+
+use std::sync::Arc;
+
+use axum::{body::Body, extract::State, response::Response};
+use fleet::{said, tokens::Scope, wire::code::Code};
+use fleet_client::{Question, question::DECISION_MAX};
+use serde_json::value::RawValue;
+
+use crate::{
+    answer,
+    asked::Asked,
+    auth::principal::Principal,
+    body::{self, BATCH_MAX},
+    form::Fields,
+    forward::{self, with_principal},
+    headers::PREFER,
+    refusal::{Refused, Repeatable},
+    state::Gateway,
+};
+
+/// Sends a batch to the door.
+pub(super) async fn batch(
+    State(gateway): State<Arc<Gateway>>,
+    asked: Asked,
+    body: Body,
+) -> Result<Response, Refused> {
+    let principal = asked.by(&[Scope::Call])?;
+    let tenant = asked.tenant(principal)?;
+    asked.query(&[])?;
+    let preference = asked.preference()?;
+    let mut headers = forward::headers(&asked.headers, principal.name())?;
+    if let Some(said) = preference.said() {
+        headers.insert(PREFER.as_str(), said);
+    }
+    let body = body::read(&asked.headers, body, BATCH_MAX).await?;
+    let checked = checked(&body, principal)?;
+    let question = Question {
+        headers,
+        // Committing this many takes time.
+        patience: 2 * DECISION_MAX,
+        ..Question::new(
+            gateway.dispatchers.subjects().batch(&tenant),
+            checked.body.map_or(body, Into::into),
+        )
+    };
+    let repeatable = if checked.has_keys {
+        Repeatable::ByKey
+    } else {
+        Repeatable::Never
+    };
+    let answered = gateway.dispatchers.ask(question, repeatable).await?;
+    Ok(answer::of_door(&answered))
+}
+
+/// What was found in a batch.
+struct Checked {
+    /// Whether every call has a key.
+    has_keys: bool,
+    /// The batch with who asks in it; `None`: it stays as it came.
+    body: Option<String>,
+}
+
+/// Looks at the tools that a batch names, and writes who asks where a call has data of its own for its tool.
+fn checked(body: &[u8], principal: &Principal) -> Result<Checked, Refused> {
+    let mut batch = Fields::read(body)?;
+    let mut has_keys = true;
+    let mut problem = None;
+    let mut is_changed = false;
+    batch.change("calls", |calls| {
+        let Ok(calls) = serde_json::from_str::<Vec<&RawValue>>(calls.get()) else {
+            // The door says what is wrong: it makes no call of this.
+            return None;
+        };
+        let mut written = Vec::with_capacity(calls.len());
+        for (place, call) in calls.iter().enumerate() {
+            let Some(mut fields) = Fields::of(call.get()) else {
+                written.push(call.get().to_owned());
+                continue;
+            };
+            has_keys &= fields.has("idempotency_key");
+            let looked = looked_at(&mut fields, principal, place);
+            match looked {
+                Ok(false) => written.push(call.get().to_owned()),
+                Ok(true) => {
+                    is_changed = true;
+                    written.push(fields.to_text());
+                }
+                Err(refused) => {
+                    problem.get_or_insert(refused);
+                }
+            }
+        }
+        let text = format!("[{}]", written.join(","));
+        RawValue::from_string(text).ok()
+    });
+    match problem {
+        Some(refused) => Err(refused),
+        None => Ok(Checked {
+            has_keys,
+            body: is_changed.then(|| batch.to_text()),
+        }),
+    }
+}
+
+/// Whether the fields of a call were changed.
+fn looked_at(fields: &mut Fields, principal: &Principal, place: usize) -> Result<bool, Refused> {
+    if !principal.has_all_tools() {
+        for tool in fields.values("tool") {
+            let name: Option<String> = serde_json::from_str(tool.get()).ok();
+            if !name.is_some_and(|name| principal.may_use(&name)) {
+                let what = said!(
+                    "the token is not for the tool of /calls/{place}",
+                    "这个 token 不能用于 /calls/{place} 的工具"
+                );
+                return Err(Refused::new(Code::Forbidden, what));
+            }
+        }
+    }
+    let (mut is_changed, mut problem) = (false, None);
+    fields.change("meta", |meta| {
+        let written = with_principal(meta.get(), principal.name());
+        match written {
+            Ok(text) if text != meta.get() => {
+                is_changed = true;
+                RawValue::from_string(text).ok()
+            }
+            Ok(_same) => None,
+            Err(refused) => {
+                problem = Some(refused);
+                None
+            }
+        }
+    });
+    problem.map_or(Ok(is_changed), Err)
+}

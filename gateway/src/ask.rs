@@ -1,0 +1,105 @@
+//! Asks the dispatchers, as any program would: one connection, one inbox for the answers to all questions, and an entry for each that
+//! waits.
+
+use std::time::Duration;
+
+use fleet::{bus::connect::Bus, wire::code::Code, wire::message::Message};
+use fleet_client::{Answer, AskError, FleetClient, Question};
+use tokio::time::timeout;
+
+use crate::refusal::{Refused, Repeatable};
+
+/// How long a request waits for the connection to NATS, where that is gone.
+const CONNECTED_MAX: Duration = Duration::from_secs(2);
+
+/// The fleet, as a caller sees it. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Dispatchers {
+    bus: Bus,
+    client: FleetClient,
+}
+
+impl Dispatchers {
+    /// Over this connection.
+    ///
+    /// # Errors
+    ///
+    /// It is closed.
+    pub(crate) async fn new(bus: &Bus) -> Result<Self, AskError> {
+        Ok(Self {
+            bus: bus.clone(),
+            client: FleetClient::of(bus).await?,
+        })
+    }
+
+    /// The subjects of the fleet.
+    pub(crate) fn subjects(&self) -> &fleet::wire::subjects::Subjects {
+        self.client.subjects()
+    }
+
+    /// Asks, and waits for the answer. Dropping the future gives up the answer; the request may have been taken.
+    ///
+    /// # Errors
+    ///
+    /// There is no answer: `unavailable` where nothing was taken, `no_answer` where that is unknown.
+    pub(crate) async fn ask(
+        &self,
+        question: Question,
+        repeatable: Repeatable,
+    ) -> Result<Answer, Refused> {
+        self.connected().await?;
+        self.client.ask(question).await.map_err(|problem| {
+            let detail: &dyn std::error::Error = &problem;
+            match &problem {
+                AskError::NoResponders { .. } => unavailable(Message::fixed(
+                    "no dispatcher listens at the moment",
+                    "目前没有 dispatcher 在监听",
+                )),
+                AskError::NoAnswer { .. } | AskError::Closed | AskError::Unreadable(_) => {
+                    Refused::no_answer(repeatable)
+                }
+                AskError::TooMany { .. } => Refused::later(
+                    Code::Overloaded,
+                    Message::fixed(
+                        "too many requests wait for their answers at this gateway",
+                        "这个网关上等待回答的请求太多",
+                    ),
+                ),
+                AskError::Denied { .. } | AskError::Unsent(_) => {
+                    tracing::warn!(
+                        error = fleet::telemetry::report(detail),
+                        "a request cannot be sent to the dispatchers"
+                    );
+                    unavailable(Message::fixed(
+                        "this gateway cannot send the request to a dispatcher",
+                        "这个网关无法把请求发送给 dispatcher",
+                    ))
+                }
+            }
+        })
+    }
+
+    /// Waits a little for the connection. What is sent without one would be sent later, when its caller has given up.
+    async fn connected(&self) -> Result<(), Refused> {
+        let mut epoch = self.bus.epoch();
+        let connecting = async {
+            while !self.bus.is_connected() {
+                if epoch.changed().await.is_err() {
+                    return false;
+                }
+            }
+            true
+        };
+        if timeout(CONNECTED_MAX, connecting).await.unwrap_or(false) {
+            return Ok(());
+        }
+        Err(unavailable(Message::fixed(
+            "this gateway has no connection to NATS",
+            "这个网关没有到 NATS 的连接",
+        )))
+    }
+}
+
+fn unavailable(what: Message) -> Refused {
+    Refused::later(Code::Unavailable, what)
+}

@@ -1,0 +1,130 @@
+//! What is known of a request before its body is read: who asks, for whom, and how it wants to be answered.
+
+use std::convert::Infallible;
+
+use axum::{
+    extract::FromRequestParts,
+    http::{HeaderMap, request::Parts},
+};
+use fleet::{
+    ids::{CallId, Label},
+    tokens::Scope,
+    wire::code::Code,
+};
+use fleet_client::Question;
+
+use crate::{
+    answer::Glimpse,
+    ask::Dispatchers,
+    auth::{no_token, principal::Principal},
+    forward::Preference,
+    headers::TENANT,
+    query::Query,
+    refusal::{Refused, Repeatable},
+};
+
+/// A request without its body.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    principal: Option<Principal>,
+    pub(crate) headers: HeaderMap,
+    query: Option<String>,
+}
+
+impl<S: Sync> FromRequestParts<S> for Asked {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
+        Ok(Self {
+            principal: parts.extensions.get().cloned(),
+            headers: parts.headers.clone(),
+            query: parts.uri.query().map(ToOwned::to_owned),
+        })
+    }
+}
+
+impl Asked {
+    /// Who asks, who may do one of these.
+    ///
+    /// # Errors
+    ///
+    /// `unauthenticated`, `forbidden`.
+    pub(crate) fn by(&self, one_of: &[Scope]) -> Result<&Principal, Refused> {
+        let principal = self.principal.as_ref().ok_or_else(no_token)?;
+        principal.may(one_of)?;
+        Ok(principal)
+    }
+
+    /// For which tenant it asks.
+    ///
+    /// # Errors
+    ///
+    /// `invalid_tenant`, `forbidden`.
+    pub(crate) fn tenant(&self, principal: &Principal) -> Result<Label, Refused> {
+        let mut lines = self.headers.get_all(&TENANT).iter();
+        let named = match (lines.next(), lines.next()) {
+            (None, _) => None,
+            (Some(line), None) => {
+                let text = line.to_str().unwrap_or_default();
+                let read = text.parse();
+                Some(read.map_err(|bad| Refused::name(Code::InvalidTenant, &bad))?)
+            }
+            (Some(_), Some(_)) => {
+                let bad = "".parse::<Label>().expect_err("a tenant has a name");
+                return Err(Refused::name(Code::InvalidTenant, &bad));
+            }
+        };
+        principal.tenant(named)
+    }
+
+    /// Its query, which may have these parameters.
+    ///
+    /// # Errors
+    ///
+    /// It has others.
+    pub(crate) fn query(&self, known: &[&str]) -> Result<Query, Refused> {
+        Query::read(self.query.as_deref(), known)
+    }
+
+    /// How it wants to be answered.
+    ///
+    /// # Errors
+    ///
+    /// `header_invalid`.
+    pub(crate) fn preference(&self) -> Result<Preference, Refused> {
+        Preference::read(&self.headers)
+    }
+}
+
+/// The call that a path names.
+///
+/// # Errors
+///
+/// `invalid_id`.
+pub(crate) fn call_id(text: &str) -> Result<CallId, Refused> {
+    text.parse()
+        .map_err(|bad| Refused::name(Code::InvalidId, &bad))
+}
+
+/// The call to ask about, where a principal asks about this one: itself, or where its token is not for the tool of that call, one that
+/// does not exist. So both are answered alike.
+///
+/// # Errors
+///
+/// No dispatcher answers.
+pub(crate) async fn meant(
+    dispatchers: &Dispatchers,
+    principal: &Principal,
+    tenant: &Label,
+    call: CallId,
+) -> Result<CallId, Refused> {
+    if principal.has_all_tools() {
+        return Ok(call);
+    }
+    let body = format!("{{\"call_id\":\"{call}\"}}");
+    let question = Question::new(dispatchers.subjects().get(tenant), body);
+    let answer = dispatchers.ask(question, Repeatable::Always).await?;
+    let glimpse = Glimpse::of(answer.bytes());
+    let is_its = !glimpse.is_refused() && principal.may_use(&glimpse.tool);
+    Ok(if is_its { call } else { CallId::generate() })
+}

@@ -1,0 +1,155 @@
+//! Who asks, and what they may.
+
+use std::sync::Arc;
+
+use fleet::{
+    ids::{Label, ToolName},
+    tokens::{Scope, TokenRow},
+    wire::{code::Code, message::Message},
+};
+
+use crate::refusal::Refused;
+
+/// Who asks.
+#[derive(Debug, Clone)]
+pub(crate) enum Principal {
+    /// Whoever reaches a gateway that asks for no token: everything may be done.
+    Anyone,
+    /// Who has this token.
+    Token(Arc<TokenRow>),
+}
+
+impl Principal {
+    /// By which name the history knows it; `None` where nobody is asked for a token.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Self::Anyone => None,
+            Self::Token(token) => Some(&token.name),
+        }
+    }
+
+    /// Whether it may do one of these.
+    ///
+    /// # Errors
+    ///
+    /// `forbidden`.
+    pub(crate) fn may(&self, one_of: &[Scope]) -> Result<(), Refused> {
+        let may = match self {
+            Self::Anyone => true,
+            Self::Token(token) => one_of.iter().any(|scope| token.has(*scope)),
+        };
+        if may {
+            return Ok(());
+        }
+        let words: Vec<&str> = one_of.iter().map(|scope| scope.as_str()).collect();
+        let (english, chinese) = (words.join(" or "), words.join(" 或 "));
+        let what = Message::new(
+            format!("the token does not have the scope {english}"),
+            format!("这个 token 没有权限 {chinese}"),
+        );
+        Err(Refused::new(Code::Forbidden, what))
+    }
+
+    /// Whether it may use the tool of this name, whether there is one or not.
+    pub(crate) fn may_use(&self, tool: &str) -> bool {
+        match self {
+            Self::Anyone => true,
+            Self::Token(token) => {
+                let name: Option<ToolName> = tool.parse().ok();
+                self.has_all_tools() || name.is_some_and(|name| token.covers(&name))
+            }
+        }
+    }
+
+    /// Whether it may call this tool.
+    ///
+    /// # Errors
+    ///
+    /// `forbidden`, whether the tool exists or not.
+    pub(crate) fn may_call(&self, tool: &ToolName) -> Result<(), Refused> {
+        if self.may_use(tool.as_str()) {
+            return Ok(());
+        }
+        let what = Message::fixed(
+            "the token is not for this tool",
+            "这个 token 不能用于这个工具",
+        );
+        Err(Refused::new(Code::Forbidden, what).of_tool(tool.as_str()))
+    }
+
+    /// Whether it may use every tool there is.
+    pub(crate) fn has_all_tools(&self) -> bool {
+        match self {
+            Self::Anyone => true,
+            Self::Token(token) => token.tools.iter().any(|pattern| pattern == "*"),
+        }
+    }
+
+    /// The tenant of a request that names this one, or none: the token's own, else `default`.
+    ///
+    /// # Errors
+    ///
+    /// The token is another tenant's.
+    pub(crate) fn tenant(&self, named: Option<Label>) -> Result<Label, Refused> {
+        let own = match self {
+            Self::Anyone => None,
+            Self::Token(token) => token.tenant.as_ref(),
+        };
+        match (own, named) {
+            (Some(own), Some(named)) if *own != named => {
+                let what = Message::fixed(
+                    "the token is not for this tenant",
+                    "这个 token 不能用于这个租户",
+                );
+                Err(Refused::new(Code::Forbidden, what))
+            }
+            (Some(own), _) => Ok(own.clone()),
+            (None, Some(named)) => Ok(named),
+            (None, None) => Ok("default".parse().expect("a tenant's name")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(tenant: Option<&str>, scopes: &[Scope], tools: &[&str]) -> Principal {
+        Principal::Token(Arc::new(TokenRow {
+            token_id: "x".to_owned(),
+            name: "ann".to_owned(),
+            hash: [0; 32],
+            tenant: tenant.map(|tenant| tenant.parse().unwrap()),
+            scopes: scopes.to_vec(),
+            tools: tools.iter().map(ToString::to_string).collect(),
+            expires_at: None,
+        }))
+    }
+
+    #[test]
+    fn a_token_is_for_its_tenant_or_for_the_one_that_is_named() {
+        let label = |text: &str| Some(text.parse::<Label>().unwrap());
+        let (own, any) = (of(Some("acme"), &[], &[]), of(None, &[], &[]));
+        assert_eq!(own.tenant(None).unwrap().as_str(), "acme");
+        assert_eq!(own.tenant(label("acme")).unwrap().as_str(), "acme");
+        assert!(own.tenant(label("beta")).is_err());
+        for any in [any, Principal::Anyone] {
+            assert_eq!(any.tenant(None).unwrap().as_str(), "default");
+            assert_eq!(any.tenant(label("beta")).unwrap().as_str(), "beta");
+        }
+    }
+
+    #[test]
+    fn a_token_does_what_its_scopes_and_tools_say() {
+        let reader = of(None, &[Scope::Read], &["get_*"]);
+        assert!(reader.may(&[Scope::Call]).is_err());
+        assert!(reader.may(&[Scope::Call, Scope::Read]).is_ok());
+        assert!(reader.may_call(&"get_weather".parse().unwrap()).is_ok());
+        assert!(reader.may_call(&"charge".parse().unwrap()).is_err());
+        assert!(!reader.has_all_tools() && of(None, &[], &["*"]).has_all_tools());
+        for odd in ["", "a.b", "get_\u{e9}"] {
+            assert!(!reader.may_use(odd), "{odd}");
+        }
+        assert!(Principal::Anyone.may(&[Scope::Admin]).is_ok());
+    }
+}

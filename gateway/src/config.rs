@@ -1,0 +1,160 @@
+//! The settings of a gateway.
+
+use std::net::SocketAddr;
+
+use clap::{Args, ValueEnum};
+use fleet::{
+    config::{BusArgs, ConfigError, HttpArgs, ParentArgs, StoreArgs},
+    telemetry::TelemetryOptions,
+};
+
+use crate::edge::hosts::{HostName, WebOrigin};
+
+/// The settings of a gateway.
+#[derive(Debug, Clone, Args)]
+pub struct Config {
+    /// Where the history is.
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Where the bus is.
+    #[command(flatten)]
+    pub bus: BusArgs,
+    /// Where probes and scrapers look.
+    #[command(flatten)]
+    pub http: HttpArgs,
+    /// Logs and traces.
+    #[command(flatten)]
+    pub telemetry: TelemetryOptions,
+    /// The process that started it.
+    #[command(flatten)]
+    pub parent: ParentArgs,
+    /// A label for logs and connections.
+    #[arg(long, env = "TOOLFLEET_NAME", default_value = "gateway")]
+    pub name: String,
+    /// Where callers find the API. It speaks in the clear: on another address than a loopback one, a proxy with TLS belongs before
+    /// it.
+    #[arg(long, env = "GATEWAY_LISTEN", default_value = "127.0.0.1:8233")]
+    pub listen: SocketAddr,
+    /// The names by which callers may ask for it (the header `Host`), separated by commas, without a port. Always allowed:
+    /// `localhost`, the loopback addresses, and the address of --listen unless that is every address. Others are refused, so
+    /// that a page whose name suddenly leads here cannot ask.
+    #[arg(
+        long,
+        env = "GATEWAY_ALLOWED_HOSTS",
+        value_name = "NAMES",
+        value_delimiter = ','
+    )]
+    pub allowed_hosts: Vec<HostName>,
+    /// The web pages that may ask from a browser, as `https://app.example`, separated by commas. Pages of the gateway's own
+    /// address may always. Never with cookies.
+    #[arg(
+        long = "cors-origin",
+        env = "GATEWAY_CORS_ORIGINS",
+        value_name = "ORIGINS",
+        value_delimiter = ','
+    )]
+    pub cors_origins: Vec<WebOrigin>,
+    /// How callers say who they are: by tokens (`toolfleet tokens create`), or not at all, which is for loopback addresses only.
+    #[arg(long, env = "GATEWAY_AUTH", value_enum, default_value_t = Auth::Tokens)]
+    pub auth: Auth,
+    /// Connections at a time; further ones are closed at once.
+    #[arg(long, env = "GATEWAY_CONNECTIONS_MAX", default_value_t = 4_096)]
+    pub connections_max: usize,
+    /// Connections from one address that have not said yet who asks; further ones are closed at once.
+    #[arg(long, env = "GATEWAY_STRANGERS_MAX", default_value_t = 64)]
+    pub strangers_max: usize,
+    /// Connections to Postgres, for the history and the tokens.
+    #[arg(long, env = "GATEWAY_READ_CONNECTIONS", default_value_t = 4)]
+    pub read_connections: u32,
+}
+
+/// How callers say who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Auth {
+    /// By a token in `Authorization: Bearer`.
+    Tokens,
+    /// Not at all: whoever reaches the port may do everything.
+    None,
+}
+
+impl Config {
+    /// Whether the settings fit together.
+    ///
+    /// # Errors
+    ///
+    /// Every setting that does not fit, at once, by variable name.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let mut wrong = Vec::new();
+        if self.auth == Auth::None && !self.listen.ip().is_loopback() {
+            wrong.push(
+                "GATEWAY_AUTH may be none only where GATEWAY_LISTEN is a loopback address"
+                    .to_owned(),
+            );
+        }
+        if !(1..=65_536).contains(&self.connections_max) {
+            wrong.push("GATEWAY_CONNECTIONS_MAX must be 1 to 65536".to_owned());
+        }
+        if !(1..=self.connections_max).contains(&self.strangers_max) {
+            wrong.push("GATEWAY_STRANGERS_MAX must be 1 to GATEWAY_CONNECTIONS_MAX".to_owned());
+        }
+        if !(1..=64).contains(&self.read_connections) {
+            wrong.push("GATEWAY_READ_CONNECTIONS must be 1 to 64".to_owned());
+        }
+        if wrong.is_empty() {
+            Ok(())
+        } else {
+            Err(ConfigError(wrong))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        config: Config,
+    }
+
+    fn wrong(flags: &[&str]) -> Vec<String> {
+        let own = ["gateway", "--database-url", "postgres://h/d"];
+        let flags = Flags::try_parse_from(own.iter().chain(flags)).map(|flags| flags.config);
+        let checked = flags.map(|config| config.check());
+        let Ok(checked) = checked else {
+            return vec!["no such flag".to_owned()];
+        };
+        checked
+            .err()
+            .map(|ConfigError(wrong)| wrong)
+            .unwrap_or_default()
+    }
+
+    #[test]
+    fn nobody_is_let_in_unasked_from_another_machine() {
+        assert!(wrong(&[]).is_empty());
+        assert!(wrong(&["--auth", "none"]).is_empty());
+        assert!(wrong(&["--auth", "none", "--listen", "[::1]:8233"]).is_empty());
+        for outside in ["0.0.0.0:8233", "10.0.0.1:8233", "[::]:8233"] {
+            let said = wrong(&["--auth", "none", "--listen", outside]);
+            assert_eq!(said.len(), 1, "{outside}");
+            assert!(wrong(&["--listen", outside]).is_empty());
+        }
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_said_at_once() {
+        let said = wrong(&[
+            "--connections-max",
+            "0",
+            "--strangers-max",
+            "5",
+            "--read-connections",
+            "0",
+        ]);
+        assert_eq!(said.len(), 3, "{said:?}");
+    }
+}

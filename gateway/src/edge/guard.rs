@@ -1,0 +1,177 @@
+//! What is asked of every request before anything of its body is read: whom it wants to reach, from which page it comes, who asks. And what
+//! every answer gets: words where the gateway refuses, and what browsers of listed pages need.
+
+use std::sync::Arc;
+
+use axum::{
+    body::Body,
+    extract::{Request, State},
+    http::{
+        HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
+        header::{
+            ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+            ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+            ACCESS_CONTROL_REQUEST_METHOD, VARY,
+        },
+    },
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use fleet::{
+    call::Language,
+    telemetry::metrics,
+    wire::{code::Code, message::Message},
+};
+
+use super::{
+    hosts::{AskedFrom, Unexpected},
+    peers::Peer,
+};
+use crate::{
+    headers::{ANSWER, Speaker},
+    refusal::Refused,
+    state::Gateway,
+};
+
+/// The language of a refusal.
+const LANGUAGE: HeaderName = HeaderName::from_static("toolfleet-language");
+const METHODS: HeaderValue = HeaderValue::from_static("GET, POST");
+/// What a page may send.
+const SENT: HeaderValue = HeaderValue::from_static(
+    "Authorization, Content-Type, Idempotency-Key, Prefer, Cache-Control, traceparent, tracestate, baggage, \
+     Toolfleet-Deadline-Ms, Toolfleet-Language, Toolfleet-Meta, Toolfleet-On-Disconnect, Toolfleet-Priority, Toolfleet-Run, \
+     Toolfleet-Run-Deadline, Toolfleet-Session, Toolfleet-Tenant, Toolfleet-Tool-Version",
+);
+/// What a page may read.
+const SHOWN: HeaderValue = HeaderValue::from_static(
+    "Location, Retry-After, Toolfleet-Answer, Toolfleet-Call-Id, Toolfleet-Degraded, Toolfleet-Outcome, Toolfleet-State",
+);
+/// How long a browser remembers what it was told, in seconds.
+const REMEMBERED: HeaderValue = HeaderValue::from_static("600");
+
+/// Around every request, whatever it asks for.
+pub(crate) async fn outermost(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let language = language(request.headers());
+    let expected = &gateway.expected;
+    let from = expected.check(request.version(), request.uri(), request.headers());
+    let page = match from {
+        Ok(AskedFrom::Own) => None,
+        Ok(AskedFrom::Page(origin)) => HeaderValue::from_str(origin).ok(),
+        Err(unexpected) => return counted(refused(unexpected).told(language)),
+    };
+    let is_question = request.method() == Method::OPTIONS
+        && request
+            .headers()
+            .contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+    let mut response = if is_question && page.is_some() {
+        allowed()
+    } else {
+        worded(next.run(request).await, language)
+    };
+    let headers = response.headers_mut();
+    headers.append(VARY, HeaderValue::from_static("origin"));
+    if let Some(page) = page {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, page);
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, SHOWN);
+    }
+    counted(response)
+}
+
+/// Around every endpoint that wants to know who asks.
+pub(crate) async fn known(
+    State(gateway): State<Arc<Gateway>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let peer = request.extensions().get::<Peer>().cloned();
+    let peer = peer.expect("the listener says of every request where it comes from");
+    let asking = gateway
+        .authority
+        .principal(request.headers(), peer.address());
+    match asking {
+        Ok(principal) => {
+            peer.becomes_known();
+            request.extensions_mut().insert(principal);
+            next.run(request).await
+        }
+        Err(refused) => refused.into_response(),
+    }
+}
+
+/// What no endpoint answers.
+pub(crate) async fn nowhere() -> Refused {
+    let what = Message::fixed(
+        "there is no such endpoint; docs/gateway.md lists them",
+        "没有这个接口；docs/gateway.md 列出了所有接口",
+    );
+    Refused::new(Code::NotFound, what)
+}
+
+/// What the endpoint is not asked like.
+pub(crate) async fn not_like_this() -> Refused {
+    let what = Message::fixed(
+        "this endpoint has another method; Allow names it",
+        "这个接口使用其他方法；参见 Allow",
+    );
+    Refused::new(Code::NotFound, what).status(StatusCode::METHOD_NOT_ALLOWED)
+}
+
+fn refused(unexpected: Unexpected) -> Refused {
+    let what = match unexpected {
+        Unexpected::Host => Message::fixed(
+            "this gateway is not asked by that Host; GATEWAY_ALLOWED_HOSTS names those by which it is",
+            "不能以这个 Host 访问网关；GATEWAY_ALLOWED_HOSTS 列出了可用的名称",
+        ),
+        Unexpected::Origin => Message::fixed(
+            "pages of this Origin may not ask; GATEWAY_CORS_ORIGINS names those that may",
+            "这个 Origin 的页面不能访问；GATEWAY_CORS_ORIGINS 列出了可以访问的页面",
+        ),
+    };
+    Refused::new(Code::Forbidden, what)
+}
+
+/// The answer to a browser that asks whether a listed page may ask.
+fn allowed() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, SENT);
+    headers.insert(ACCESS_CONTROL_MAX_AGE, REMEMBERED);
+    response
+}
+
+/// Gives a refusal of the gateway its words.
+fn worded(response: Response, language: Language) -> Response {
+    let Some(refused) = response.extensions().get::<Refused>() else {
+        return response;
+    };
+    let mut told = refused.told(language);
+    // Such as `Allow`.
+    for (name, value) in response.headers() {
+        if !told.headers().contains_key(name) {
+            told.headers_mut().insert(name, value.clone());
+        }
+    }
+    told.headers_mut()
+        .remove(axum::http::header::CONTENT_LENGTH);
+    told
+}
+
+fn counted(response: Response) -> Response {
+    let says = |speaker: &&Speaker| response.headers().get(ANSWER) == Some(&speaker.value());
+    let speaker = [Speaker::Call, Speaker::Door].iter().find(says).copied();
+    let speaker = speaker.unwrap_or(Speaker::Gateway);
+    metrics().answered_over_http(speaker.as_str(), response.status().as_u16());
+    response
+}
+
+fn language(headers: &HeaderMap) -> Language {
+    let asked = headers.get(LANGUAGE);
+    let asked = asked.and_then(|asked| asked.to_str().ok()?.trim().parse().ok());
+    asked.unwrap_or(Language::En)
+}

@@ -1,0 +1,12 @@
+//! The edge: connections, who may open them, and which of their requests are looked at.
+//!
+//! `listener` takes connections, `stall` ends those whose other end takes nothing, `peers` counts them by address, `hosts` says which names and pages may ask, `guard` asks all of
+//! that of every request before its body is read.
+
+pub(crate) mod hosts;
+
+pub(crate) mod peers;
+
+pub(crate) mod guard;
+pub(crate) mod listener;
+mod stall;

@@ -1,0 +1,49 @@
+//! The gateway: the contract of a fleet over HTTP, the same words, headers and envelopes.
+//!
+//! It holds nothing that decides. Every change goes through the dispatchers, over NATS, as any caller's does; of Postgres it reads the
+//! documented views. So any number of gateways may run, and any of them may be killed: a caller sends again with its key, to whichever.
+//!
+//! The modules stand in the order in which a request meets them:
+//!
+//! - `edge` takes connections and looks at what stands before a body: whom it is for, from which page, and who asks (`auth`);
+//! - `api` has the endpoints: a row each, and a file for what stands behind it. `asked` is what is known of a request, `query` and `body` its
+//!   parts, `forward` its headers on their way to NATS, `form` and `decision` its fields;
+//! - `ask` asks the dispatchers, `submit` makes a call and waits for it, `wait` waits for one whose id is known; `views` says why the history
+//!   cannot be read;
+//! - `answer` makes their answer one over HTTP, by the table in `status`; `refusal` is what the gateway says itself, `headers` their names;
+//! - `state` is what all endpoints work on, `run` starts and stops it in order.
+
+mod config;
+
+mod edge;
+
+mod auth;
+
+mod api;
+
+mod asked;
+mod body;
+mod decision;
+mod form;
+mod forward;
+mod query;
+
+mod ask;
+mod submit;
+mod wait;
+
+mod views;
+
+mod answer;
+mod headers;
+mod refusal;
+mod status;
+
+mod error;
+mod run;
+mod state;
+
+pub use config::{Auth, Config};
+pub use edge::hosts::{HostName, WebOrigin};
+pub use error::RunError;
+pub use run::run;

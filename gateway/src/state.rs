@@ -1,0 +1,23 @@
+//! What every endpoint needs, as data. None of it decides anything: another gateway has the same.
+
+use fleet::store::PgPool;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{ask::Dispatchers, auth::Authority, edge::hosts::Expected};
+
+/// What endpoints work on.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    /// Whom everything is asked that changes something.
+    pub(crate) dispatchers: Dispatchers,
+    /// The documented views.
+    pub(crate) views: PgPool,
+    /// By which names and from which pages it is asked.
+    pub(crate) expected: Expected,
+    /// Who asks.
+    pub(crate) authority: Authority,
+    /// Cancelled when waiting requests are to be answered with where their calls stand.
+    pub(crate) stopping: CancellationToken,
+    /// What outlives its request: calls that are cancelled when their caller goes away.
+    pub(crate) tasks: TaskTracker,
+}

@@ -1,0 +1,213 @@
+//! Submits a call and waits for it.
+//!
+//! The first question waits only a moment: a call that is over by then costs one message each way, as over NATS. One that takes
+//! longer is known by its id from then on, and is looked at by that. So a gateway that stops can say of every call where it stands, and a
+//! caller that goes away can have its own cancelled.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use fleet::ids::{CallId, Label, ToolName};
+use fleet_client::{Answer, Question, calls::Cancelling, options::SLACK};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep},
+};
+
+use crate::{
+    answer::Glimpse,
+    forward::Preference,
+    headers::{IDEMPOTENCY_KEY, PREFER},
+    refusal::{Refused, Repeatable},
+    state::Gateway,
+    wait::{WaitUntil, wait},
+};
+
+/// How long the first question waits.
+const FIRST: Duration = Duration::from_secs(2);
+/// How long a gateway that stops waits for the answer to a first question.
+const STOP_MAX: Duration = Duration::from_secs(3);
+/// The reason of a cancellation in the history.
+const GONE: &str = "its caller went away";
+
+/// A call on its way to the door.
+#[derive(Debug)]
+pub(crate) struct Submitted {
+    pub(crate) tenant: Label,
+    pub(crate) tool: ToolName,
+    /// Without `Prefer`.
+    pub(crate) headers: async_nats::HeaderMap,
+    /// The arguments, byte for byte.
+    pub(crate) body: Bytes,
+    pub(crate) preference: Preference,
+    /// Who asks, by name.
+    pub(crate) principal: Option<String>,
+}
+
+impl Submitted {
+    fn has_key(&self) -> bool {
+        self.headers.get(IDEMPOTENCY_KEY.as_str()).is_some()
+    }
+
+    fn question(&self, gateway: &Gateway, prefer: Option<&str>, patience: Duration) -> Question {
+        let mut headers = self.headers.clone();
+        if let Some(prefer) = prefer {
+            headers.insert(PREFER.as_str(), prefer);
+        }
+        let subjects = gateway.dispatchers.subjects();
+        Question {
+            subject: subjects.call(&self.tenant, self.tool.as_str()),
+            headers,
+            body: self.body.clone(),
+            patience,
+        }
+    }
+
+    const fn repeatable(has_key: bool) -> Repeatable {
+        if has_key {
+            Repeatable::ByKey
+        } else {
+            Repeatable::Never
+        }
+    }
+}
+
+/// Submits a call, and waits as long as its caller wants. Dropping the future leaves the call alone.
+///
+/// # Errors
+///
+/// No dispatcher answers.
+pub(crate) async fn submit(gateway: &Gateway, call: &Submitted) -> Result<Answer, Refused> {
+    let until = call.preference.wait().map(|wait| Instant::now() + wait);
+    let answer = first(gateway, call).await?;
+    match until {
+        Some(until) => rest(gateway, call, answer, until).await,
+        None => Ok(answer),
+    }
+}
+
+/// The same for a caller whose call is cancelled when it goes away. Runs in a task of its own, which outlives the request.
+pub(crate) async fn submit_for(
+    gateway: &Gateway,
+    call: &Submitted,
+    mut caller: oneshot::Sender<Result<Answer, Refused>>,
+) {
+    let until = call.preference.wait().map(|wait| Instant::now() + wait);
+    // Its id is known only by the answer, so that is waited for, whoever is there.
+    let mut answered = first(gateway, call).await;
+    let mut undecided = undecided(&answered);
+    if let (Some(_), Some(until), Ok(answer)) = (undecided, until, &answered) {
+        let answer = answer.clone();
+        tokio::select! {
+            () = caller.closed() => {}
+            rest = rest(gateway, call, answer, until) => {
+                answered = rest;
+                undecided = self::undecided(&answered);
+            }
+        }
+    }
+    if caller.send(answered).is_err()
+        && let Some(id) = undecided
+    {
+        cancel(gateway, call, id).await;
+    }
+}
+
+/// The call that an answer leaves open.
+fn undecided(answered: &Result<Answer, Refused>) -> Option<CallId> {
+    let glimpse = Glimpse::of(answered.as_ref().ok()?.bytes());
+    glimpse.call_id.filter(|_| glimpse.is_open())
+}
+
+async fn first(gateway: &Gateway, call: &Submitted) -> Result<Answer, Refused> {
+    let wait = call.preference.wait();
+    let said = match wait {
+        Some(wait) if wait > FIRST => Some(format!("wait={}", FIRST.as_secs())),
+        Some(_) | None => call.preference.said().map(ToOwned::to_owned),
+    };
+    let patience = wait.unwrap_or_default().min(FIRST) + SLACK;
+    let question = call.question(gateway, said.as_deref(), patience);
+    let repeatable = Submitted::repeatable(call.has_key());
+    let stopped = async {
+        gateway.stopping.cancelled().await;
+        sleep(STOP_MAX).await;
+    };
+    tokio::select! {
+        answered = gateway.dispatchers.ask(question, repeatable) => answered,
+        () = stopped => Err(Refused::no_answer(repeatable)),
+    }
+}
+
+/// Waits on for a call that was not decided in the first moment.
+async fn rest(
+    gateway: &Gateway,
+    call: &Submitted,
+    answer: Answer,
+    until: Instant,
+) -> Result<Answer, Refused> {
+    let glimpse = Glimpse::of(answer.bytes());
+    let left = until.saturating_duration_since(Instant::now());
+    let Some(id) = glimpse.call_id.filter(|_| glimpse.is_open()) else {
+        return Ok(answer);
+    };
+    if glimpse.awaits() || left.is_zero() {
+        return Ok(answer);
+    }
+    if glimpse.replayed && call.has_key() {
+        return attached(gateway, call, answer, left).await;
+    }
+    let waited = wait(
+        gateway,
+        &call.tenant,
+        id,
+        until,
+        WaitUntil::DecidedOrAwaiting,
+    )
+    .await;
+    // It was accepted, whatever becomes of the looks.
+    Ok(waited
+        .ok()
+        .filter(|last| !Glimpse::of(last.bytes()).is_refused())
+        .unwrap_or(answer))
+}
+
+/// Waits on for a call that an earlier submission made: only another submission is answered with `"replayed":true`.
+async fn attached(
+    gateway: &Gateway,
+    call: &Submitted,
+    answer: Answer,
+    left: Duration,
+) -> Result<Answer, Refused> {
+    let seconds = left.as_secs();
+    if seconds == 0 {
+        return Ok(answer);
+    }
+    let prefer = format!("wait={seconds}");
+    let question = call.question(gateway, Some(&prefer), left + SLACK);
+    tokio::select! {
+        answered = gateway.dispatchers.ask(question, Repeatable::ByKey) => answered.or(Ok(answer)),
+        () = gateway.stopping.cancelled() => Ok(answer),
+    }
+}
+
+/// Cancels a call whose caller is gone. Never because the gateway itself stops.
+async fn cancel(gateway: &Gateway, call: &Submitted, id: CallId) {
+    if gateway.stopping.is_cancelled() {
+        return;
+    }
+    let cancelling = Cancelling {
+        call_id: id,
+        reason: Some(GONE),
+        actor: call.principal.as_deref(),
+    };
+    let body = serde_json::to_vec(&cancelling).expect("a question has only string keys");
+    let question = Question::new(gateway.dispatchers.subjects().cancel(&call.tenant), body);
+    if gateway
+        .dispatchers
+        .ask(question, Repeatable::Always)
+        .await
+        .is_err()
+    {
+        tracing::warn!(call = %id, "a call whose caller went away could not be cancelled");
+    }
+}

@@ -1,0 +1,18 @@
+//! The gateway, by real parts: what callers get over HTTP beside what they get over NATS, and what becomes of calls when a caller, a
+//! gateway or a server goes away.
+
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+// In reading order.
+mod calls;
+
+mod decisions;
+mod listing;
+
+mod rights;
+mod tokens;
+
+mod edge;
+
+mod outages;
+mod stop;

@@ -1,0 +1,86 @@
+//! A gateway as it is deployed: the user `gateway` of nats-server, the role `toolfleet_gateway` in Postgres, and no more.
+
+use fleet::{store::rights::Duty, tokens::Scope};
+use fleet_tests::{
+    fleet::{Fleet, Spec},
+    invariants,
+    witness::Witness,
+};
+use serde_json::json;
+use sqlx::{Connection as _, PgConnection};
+
+use crate::tokens::{known, token, with};
+
+#[tokio::test]
+async fn its_user_and_its_role_are_enough_for_everything_and_for_nothing_else() {
+    let witness = Witness::start().await;
+    let tools = [
+        witness.tool("look", "read"),
+        witness.tool("charge", "once") + "approval: {by: operator}\n",
+    ];
+    let fleet = Fleet::start(Spec::with(tools).shipped().roles()).await;
+    let (mut gateway, web) = fleet.gateway(&["--auth", "tokens"]).await;
+    let held = token(&fleet, "ann", "default", Scope::ALL, "*").await;
+    known(web, &held).await;
+    let done = with(web.post("/v1/call/look", r#"{"what":"a"}"#), &held);
+    let done = done.send().await;
+    assert_eq!(done.status, 200, "{}", done.text());
+    let call = done.header("Toolfleet-Call-Id").to_owned();
+    for path in [
+        "/v1/tools".to_owned(),
+        "/v1/history".to_owned(),
+        format!("/v1/history/{call}"),
+        format!("/v1/calls/{call}?wait_ms=10"),
+    ] {
+        let answer = with(web.get(&path), &held).send().await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+    }
+    let batch = json!({"calls": [{"tool": "look", "args": {"what": "b"}}]}).to_string();
+    let waiting = with(web.post("/v1/call/charge", r#"{"what":"c"}"#), &held);
+    let waiting = waiting.header("Idempotency-Key", "c").send().await;
+    let awaiting = waiting.json()["awaiting"].clone();
+    let waits = waiting.header("Toolfleet-Call-Id").to_owned();
+    let decision = json!({"args_hash": awaiting["args_hash"], "note": "n"}).to_string();
+    for (path, body, status) in [
+        ("/v1/batch".to_owned(), batch, 200),
+        (format!("/v1/calls/{waits}/deny"), decision, 200),
+        (format!("/v1/calls/{call}/cancel"), "{}".to_owned(), 200),
+        (
+            format!("/v1/calls/{call}/settle"),
+            json!({"outcome": "applied", "note": "n"}).to_string(),
+            409,
+        ),
+        (
+            format!("/v1/calls/{call}/output"),
+            json!({"token": "x.y", "result": 1}).to_string(),
+            404,
+        ),
+        (
+            "/v1/completions/x.y".to_owned(),
+            json!({"result": 1}).to_string(),
+            404,
+        ),
+    ] {
+        let answer = with(web.post(&path, body), &held).send().await;
+        assert_eq!(answer.status, status, "{path}: {}", answer.text());
+    }
+    // The name of the token, and behind it where the dispatcher heard it from.
+    let decided = fleet.events(waits.parse().unwrap()).await;
+    let actor = decided.last().unwrap()["actor"].as_str().unwrap();
+    assert_eq!(actor, "ann (_INBOX_gateway)");
+
+    let url = fleet.database.url_of(Duty::Gateway.role());
+    let mut connection = PgConnection::connect(&url).await.unwrap();
+    for forbidden in [
+        "SELECT * FROM toolfleet.open_calls",
+        "SELECT * FROM toolfleet.token_secret",
+        "SELECT toolfleet.cancel(NULL, NULL, NULL, NULL)",
+        "UPDATE toolfleet.fleet SET registry_rev = registry_rev",
+        "INSERT INTO toolfleet.call_notes DEFAULT VALUES",
+    ] {
+        let refused = sqlx::raw_sql(forbidden).execute(&mut connection).await;
+        assert!(refused.is_err(), "{forbidden}");
+    }
+    invariants::hold(&fleet, &witness).await;
+    gateway.drain().await;
+}
