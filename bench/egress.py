@@ -94,7 +94,7 @@ def main():
         manifest.write_text(json.dumps({**MANIFEST, "executor": {"http": {"method": "GET", "url": url, "query": {"n": "{n}"}}}}))
         calls.write_text("".join(json.dumps({"tool": "bench_http", "args": {"n": n}}) + "\n" for n in range(options.calls)))
         dev = subprocess.Popen(
-            [options.toolfleet, "dev", "--data", str(folder / "dev"), "--workers", "0", "--nats-port", "0", "--postgres-port", "0", "--http-port", "0"],
+            [options.toolfleet, "dev", "--data", str(folder / "dev"), "--workers", "0", "--gateways", "0", "--nats-port", "0", "--postgres-port", "0", "--http-port", "0"],
             stdout=subprocess.DEVNULL,
         )
         try:

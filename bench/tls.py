@@ -95,7 +95,7 @@ def turn(options, is_tls):
         folder.chmod(0o755)
         certify(folder)
         dev = subprocess.Popen(
-            [options.toolfleet, "dev", "--data", str(folder / "dev"), "--workers", "0", "--nats-port", "0", "--postgres-port", "0", "--http-port", "0"],
+            [options.toolfleet, "dev", "--data", str(folder / "dev"), "--workers", "0", "--gateways", "0", "--nats-port", "0", "--postgres-port", "0", "--http-port", "0"],
             stdout=subprocess.DEVNULL,
         )
         server = dispatcher = None

@@ -78,7 +78,7 @@ class Story:
         command = [self.program, "dev", "--data", str(self.folder / "data"), "--workers", "2"]
         command += ["--tools", str(self.folder / "tools")]
         # Free ports: the usual ones are for a fleet that stays.
-        command += ["--nats-port", "0", "--postgres-port", "0", "--http-port", "0"]
+        command += ["--nats-port", "0", "--postgres-port", "0", "--http-port", "0", "--gateway-port", "0"]
         began = time.monotonic()
         with (self.folder / "dev.log").open("wb") as log:
             self.fleet = subprocess.Popen(
@@ -171,7 +171,7 @@ class Story:
         if self.client:
             await self.client.close()
         dev = self.dev() if (self.folder / "data/dev.json").exists() else {}
-        named = [*dev.get("worker_pids", []), *dev.get("dispatcher_pids", [])]
+        named = [*dev.get("worker_pids", []), *dev.get("dispatcher_pids", []), *dev.get("gateway_pids", [])]
         named += [dev[name] for name in ("nats_pid", "postgres_pid") if name in dev]
         started = [process for process in [self.fleet, *self.started] if process]
         forced = []

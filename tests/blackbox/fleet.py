@@ -228,5 +228,5 @@ def lines(path):
 
 def pids_in(info):
     """Every pid that a dev.json names."""
-    pids = [*info["dispatcher_pids"], *info["worker_pids"], info["nats_pid"], info["postgres_pid"]]
+    pids = [*info["dispatcher_pids"], *info["worker_pids"], *info.get("gateway_pids", []), info["nats_pid"], info["postgres_pid"]]
     return [pid for pid in pids if pid]

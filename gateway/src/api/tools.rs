@@ -98,9 +98,8 @@ async fn listing(gateway: &Gateway, tenant: &Label, query: &Query) -> Result<Ans
 /// The listing with those tools alone that the token is for.
 fn shown(listing: &[u8], principal: &Principal) -> Result<String, Refused> {
     let mut fields = Fields::read(listing)?;
-    let is_for = |definition: &RawValue| {
-        name_of(definition).is_some_and(|name| principal.may_use(&name))
-    };
+    let is_for =
+        |definition: &RawValue| name_of(definition).is_some_and(|name| principal.may_use(&name));
     for list in ["tools", "not_strict"] {
         fields.change(list, |all| {
             let all: Vec<Box<RawValue>> = serde_json::from_str(all.get()).ok()?;

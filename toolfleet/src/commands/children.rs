@@ -21,6 +21,7 @@ struct ChildLine {
 enum ChildCommand {
     Dispatcher(Box<dispatcher::Config>),
     Worker(Box<worker::Config>),
+    Gateway(Box<gateway::Config>),
 }
 
 /// Valid addresses in place of the real ones, which are not known yet.
@@ -40,6 +41,23 @@ const TOOLS: [&str; 2] = ["--tool-database-url", PLACES[1]];
 /// A dispatcher cannot use the value of a variable.
 pub(super) fn check_dispatcher() -> anyhow::Result<()> {
     check(&["dispatcher", "--http", "127.0.0.1:0"])
+}
+
+/// Whether a gateway would start in this environment, on a loopback address and with tokens.
+///
+/// # Errors
+///
+/// As for [`check_dispatcher`].
+pub(super) fn check_gateway() -> anyhow::Result<()> {
+    check(&[
+        "gateway",
+        "--http",
+        "127.0.0.1:0",
+        "--listen",
+        "127.0.0.1:0",
+        "--auth",
+        "tokens",
+    ])
 }
 
 /// Whether a worker would start in this environment with these flags.
@@ -71,6 +89,7 @@ fn check(words: &[&str]) -> anyhow::Result<()> {
     let (checked, telemetry) = match ChildLine::from_arg_matches(&matches)?.child {
         ChildCommand::Dispatcher(config) => (config.check(), config.telemetry),
         ChildCommand::Worker(config) => (config.check(), config.telemetry),
+        ChildCommand::Gateway(config) => (config.check(), config.telemetry),
     };
     let mut wrong = checked
         .err()

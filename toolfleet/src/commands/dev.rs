@@ -13,12 +13,14 @@ use fleet::{
     store::{
         askers,
         migrate::migrate,
+        tokens::{self, NewToken, Scope},
         tools::{
             Applied, apply, breaker_forced, fallback_unfit, misspelt, named_twice, preview_unfit,
             probe_unfit, unknown_in_policy,
         },
         workers::{self, Evidence, Fence},
     },
+    tokens::NewSecret,
 };
 use fleet_history::tools::{ToolVersion, tool_version};
 use secrecy::SecretString;
@@ -57,6 +59,9 @@ pub(super) async fn run(options: DevOptions) -> anyhow::Result<ExitCode> {
             "/",
         ])?;
     }
+    if options.gateways > 0 {
+        children::check_gateway()?;
+    }
     let stopping = asked_to_stop(ParentArgs::default())?;
     dev::run(options, hooks(), Screen::new(std::io::stdout()), stopping).await?;
     Ok(ExitCode::SUCCESS)
@@ -68,6 +73,7 @@ fn ports_differ(options: &DevOptions) -> Result<(), UsageError> {
         ("--nats-port", options.nats_port),
         ("--postgres-port", options.postgres_port),
         ("--http-port", options.http_port),
+        ("--gateway-port", options.gateway_port),
     ];
     let ports = ports.map(|(option, port)| (option, port.filter(|port| *port != 0)));
     for (place, (option, port)) in ports.iter().enumerate() {
@@ -86,6 +92,7 @@ fn ports_differ(options: &DevOptions) -> Result<(), UsageError> {
 pub(super) fn hooks() -> DevHooks {
     DevHooks {
         migrate: |url| Box::pin(migrate_all(url)),
+        token: |url, kept| Box::pin(token_of_dev(url, kept)),
         tool_of: |file| Some(files::read(file).ok()?.name),
         apply_tools: |url, nats_url, file| Box::pin(apply_file(url, nats_url, file)),
         worker_died: |url, pid| Box::pin(note_death(url, pid)),
@@ -97,6 +104,34 @@ async fn migrate_all(url: String) -> anyhow::Result<()> {
     let postgres = connect::postgres(&SecretString::from(url))?;
     migrate(&postgres).await?;
     Ok(())
+}
+
+/// The kept token where it holds, else a new one: for every tenant, for everything.
+async fn token_of_dev(url: String, kept: Option<String>) -> anyhow::Result<String> {
+    let url = SecretString::from(url);
+    let pool = connect::postgres(&url)?.pool_for_reading(1);
+    let live = tokens::live(&pool).await?;
+    let holds = |text: &String| {
+        let (id, hash) = tokens::parse(text)?;
+        let row = live.iter().find(|row| row.token_id == id)?;
+        (row.hash == hash && row.expires_at.is_none()).then_some(())
+    };
+    if let Some(kept) = kept.filter(|text| holds(text).is_some()) {
+        return Ok(kept);
+    }
+    let secret = NewSecret::generate();
+    let token = NewToken {
+        secret: &secret,
+        name: "dev",
+        tenant: None,
+        scopes: Scope::ALL,
+        tools: &["*".to_owned()],
+        actor: "dev",
+        note: "the gateway of toolfleet dev, for who may read its folder",
+        for_ms: None,
+    };
+    tokens::create(&mut connect::writer(&url).await?, &token).await?;
+    Ok(secret.expose().to_owned())
 }
 
 /// Applies a file under its own version, or as the next version if the newest version says something else.

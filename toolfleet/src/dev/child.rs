@@ -1,4 +1,4 @@
-//! A dispatcher or worker of a `dev`: this program again, in a process of its own.
+//! A dispatcher, worker or gateway of a `dev`: this program again, in a process of its own.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -39,6 +39,8 @@ pub(crate) struct ChildSpec {
     pub(crate) role: Role,
     pub(crate) program: PathBuf,
     pub(crate) http_port: u16,
+    /// Where callers find the API; for gateways.
+    pub(crate) listen_port: u16,
     /// The id with which it identifies itself.
     pub(crate) instance: Uuid,
     pub(crate) nats_url: String,
@@ -87,13 +89,21 @@ impl ChildSpec {
     }
 
     fn arguments(&self) -> Vec<String> {
-        let is_worker = matches!(self.role, Role::Worker(_));
-        let subcommand = if is_worker { "worker" } else { "dispatcher" };
+        let subcommand = match self.role {
+            Role::Worker(_) => "worker",
+            Role::Gateway(_) => "gateway",
+            Role::Dispatcher(_) | Role::Nats | Role::Postgres => "dispatcher",
+        };
         let mut arguments = vec![subcommand.to_owned(), "--parent-pipe".to_owned()];
         let mut flag = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
         flag("--http", self.address().to_string());
         flag("--instance", self.instance.to_string());
-        if is_worker {
+        if matches!(self.role, Role::Gateway(_)) {
+            let listen: SocketAddr = (Ipv4Addr::LOCALHOST, self.listen_port).into();
+            flag("--listen", listen.to_string());
+            flag("--auth", "tokens".to_owned());
+        }
+        if matches!(self.role, Role::Worker(_)) {
             flag("--name", self.role.to_string());
             flag("--concurrency", self.concurrency.to_string());
             flag("--drain-timeout", format!("{}s", DRAIN.as_secs()));
@@ -123,7 +133,10 @@ pub(crate) async fn end_orphans(left: &DevState) -> anyhow::Result<()> {
         };
         known && has("--parent-pipe")
     };
-    let pids = left.worker_pids.iter().chain(&left.dispatcher_pids);
+    let workers = left.worker_pids.iter();
+    let pids = workers
+        .chain(&left.dispatcher_pids)
+        .chain(&left.gateway_pids);
     let ends = pids.map(|pid| async { (*pid, process::end_orphan(*pid, ORPHAN, is_ours).await) });
     for (pid, gone) in futures_util::future::join_all(ends).await {
         anyhow::ensure!(
@@ -139,11 +152,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_is_told_its_name_and_a_dispatcher_only_its_address() {
+    fn each_is_told_what_it_needs_and_no_more() {
         let spec = |role| ChildSpec {
             role,
             program: "toolfleet".into(),
             http_port: 8080,
+            listen_port: 8233,
             instance: Uuid::nil(),
             nats_url: String::new(),
             database_url: "postgres://secret".into(),
@@ -161,6 +175,10 @@ mod tests {
             spec(Role::Worker(2)).arguments().join(" "),
             "worker --parent-pipe --http 127.0.0.1:8080 --instance 00000000-0000-0000-0000-000000000000 --name dev-worker-2 --concurrency 4 --drain-timeout 10s \
              --secrets /data/secrets --state-dir /data/workers"
+        );
+        assert_eq!(
+            spec(Role::Gateway(1)).arguments().join(" "),
+            "gateway --parent-pipe --http 127.0.0.1:8080 --instance 00000000-0000-0000-0000-000000000000 --listen 127.0.0.1:8233 --auth tokens"
         );
     }
 }

@@ -17,6 +17,8 @@ pub struct DevHooks {
     /// person. An error is shown once, and the file is tried again. With the URL of a NATS server, rings the fleet's bell, and
     /// returns when the version is offered, or with lines that say that it is not offered yet.
     pub apply_tools: fn(String, Option<String>, PathBuf) -> HookLines,
+    /// The token that a gateway is asked with: the one that is kept, where it holds, else a new one.
+    pub token: fn(String, Option<String>) -> BoxFuture<'static, anyhow::Result<String>>,
     /// The name of the tool in a manifest file; `None` when the file is no manifest.
     pub tool_of: fn(&Path) -> Option<ToolName>,
     /// Records that the worker process with this pid on this machine is gone, and returns those of its workers that are not

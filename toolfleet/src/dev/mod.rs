@@ -1,12 +1,12 @@
 //! Everything for one person: a private Postgres and nats-server, a dispatcher, workers, tools.
 //!
 //! Start: lock → leftovers of a killed predecessor → Postgres and NATS → migrations → deaths of the predecessor's workers →
-//! tools → dispatchers → workers → `dev.json`. Stop is the reverse.
+//! tools → dispatchers → workers → gateways → `dev.json`. Stop is the reverse.
 //!
 //! Ports and passwords are those of the last run (`ports`, `private`); `ways` prints the addresses for people and their
 //! programs. `running` is all of it, and each part has a file.
 //!
-//! Dispatchers and workers are this same program in processes of their own. A process that dies is started again (`keep`), on
+//! Dispatchers, workers and gateways are this same program in processes of their own. A process that dies is started again (`keep`), on
 //! the same port, and `dev.json` is rewritten; a dead worker is reported and fenced (`deaths`). They end by themselves when
 //! this process is killed: their standard input is a pipe whose other end it holds. The two servers do not, so the next `dev`
 //! on the same data ends them.

@@ -17,6 +17,9 @@ pub struct DevOptions {
     /// How many dispatchers, each a process of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub dispatchers: u16,
+    /// How many gateways, each a process of its own; none means that nobody is served over HTTP
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=16))]
+    pub gateways: u16,
     /// The port of nats-server on 127.0.0.1; 0 takes a free one. Without it that of the last run, at first 14222, or a free one
     #[arg(long, value_name = "PORT")]
     pub nats_port: Option<u16>,
@@ -27,10 +30,14 @@ pub struct DevOptions {
     /// or a free one
     #[arg(long, value_name = "PORT")]
     pub http_port: Option<u16>,
+    /// The port of the first gateway on 127.0.0.1; 0 takes a free one. Without it that of the last run, at first 8233, or a free
+    /// one
+    #[arg(long, value_name = "PORT")]
+    pub gateway_port: Option<u16>,
     /// How many calls each worker runs at the same time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub concurrency: u32,
-    /// The program that has the `dispatcher` and `worker` subcommands; this very program when none is given.
+    /// The program that has the `dispatcher`, `worker` and `gateway` subcommands; this very program when none is given.
     #[arg(skip)]
     pub program: Option<PathBuf>,
 }

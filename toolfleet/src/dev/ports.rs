@@ -17,6 +17,8 @@ const FIRST: Ports = Ports {
     nats_port: 14_222,
     postgres_port: 15_432,
     http_port: 18_080,
+    // The default of `toolfleet gateway`: what is written of it then works as it stands.
+    gateway_port: 8_233,
 };
 
 /// The ports of the last run, as `ports.json` has them.
@@ -25,6 +27,13 @@ pub(super) struct Ports {
     pub(super) nats_port: u16,
     pub(super) postgres_port: u16,
     pub(super) http_port: u16,
+    /// Of a release before it had one: that of a first run.
+    #[serde(default = "gateway_port")]
+    pub(super) gateway_port: u16,
+}
+
+const fn gateway_port() -> u16 {
+    FIRST.gateway_port
 }
 
 impl Ports {

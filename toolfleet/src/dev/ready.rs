@@ -1,4 +1,4 @@
-//! Waits until dispatchers and workers report that they are ready.
+//! Waits until dispatchers, workers and gateways report that they are ready.
 
 use std::{net::SocketAddr, path::Path, time::Duration};
 

@@ -43,6 +43,7 @@ pub struct Dev {
     screen: Screen,
     board: Arc<Board>,
     hurry: CancellationToken,
+    gateways: Tier,
     workers: Tier,
     dispatchers: Tier,
     nats: Tier,
@@ -78,6 +79,7 @@ impl Dev {
             board: Arc::new(Board::new(layout.at("dev.json"))),
             layout,
             hurry: hurry.clone(),
+            gateways: Tier::new(),
             workers: Tier::new(),
             dispatchers: Tier::new(),
             nats: Tier::new(),
@@ -136,9 +138,10 @@ impl Dev {
         lines
     }
 
-    /// Stops everything: workers, dispatchers, nats-server, Postgres, each bounded; then removes `dev.json`.
+    /// Stops everything: gateways, workers, dispatchers, nats-server, Postgres, each bounded; then removes `dev.json`.
     pub async fn stop(mut self) {
         self.watchers.shutdown().await;
+        self.gateways.stop().await;
         self.workers.stop().await;
         self.dispatchers.stop().await;
         if let Some(reporter) = self.reporter.take() {
@@ -176,6 +179,18 @@ impl Dev {
             is_kept,
         )?;
         self.notes.extend(http.note.clone());
+        let gateway = match options.gateways {
+            0 => None,
+            _some => Some(Choice::of(
+                "the first gateway",
+                "--gateway-port",
+                options.gateway_port,
+                kept.gateway_port,
+                is_kept,
+            )?),
+        };
+        self.notes
+            .extend(gateway.iter().filter_map(|choice| choice.note.clone()));
         let servers = self.start_servers(options, hooks, (kept, is_kept)).await?;
         let (database_url, nats_url, deaths) = servers;
         let migrated = timeout(MIGRATE_MAX, (hooks.migrate)(database_url.clone())).await;
@@ -200,15 +215,17 @@ impl Dev {
         let password = private::password(&file)
             .with_context(|| format!("keep the password of sql tools in {}", file.display()))?;
         let tool_database_url = servers::tools::provision(&database_url, &password).await?;
-        self.start_children(
-            options,
-            &database_url,
-            &tool_database_url,
-            &nats_url,
-            http,
-            deaths,
-        )
-        .await?;
+        let gateway = match gateway {
+            None => None,
+            Some(port) => Some((port, self.gateway_token(hooks, &database_url).await?)),
+        };
+        let servers = Servers {
+            database_url,
+            tool_database_url,
+            nats_url: nats_url.clone(),
+        };
+        self.start_children(options, &servers, http, gateway, deaths)
+            .await?;
         if let Some(tools) = tools {
             self.watchers.spawn(tools.watch(nats_url));
         }
@@ -224,6 +241,10 @@ impl Dev {
             nats_port: port_of(&state.nats_url)?,
             postgres_port: port_of(&state.database_url)?,
             http_port: port_of(&state.http_url)?,
+            gateway_port: match &state.gateway_url {
+                Some(url) => port_of(url)?,
+                None => Ports::kept(&data.join("ports.json")).0.gateway_port,
+            },
         };
         let write = || {
             ports.keep(&data.join("ports.json"))?;
@@ -317,33 +338,53 @@ impl Dev {
             .context("remove the previous dev.json")
     }
 
+    /// The token of the last run, where it still holds, else a new one.
+    async fn gateway_token(&self, hooks: DevHooks, database_url: &str) -> anyhow::Result<String> {
+        let file = self.layout.at("gateway.token");
+        let kept = private::read(&file).ok();
+        let kept = kept.and_then(|text| String::from_utf8(text).ok());
+        let token = (hooks.token)(database_url.to_owned(), kept.clone()).await;
+        let token = token.context("make a token for the gateway")?;
+        if kept.as_ref() != Some(&token) {
+            private::replace(&file, token.as_bytes())
+                .with_context(|| format!("keep the gateway's token in {}", file.display()))?;
+        }
+        Ok(token)
+    }
+
     async fn start_children(
         &mut self,
         options: &DevOptions,
-        database_url: &str,
-        tool_database_url: &str,
-        nats_url: &str,
+        servers: &Servers,
         mut http: Choice,
+        mut gateway: Option<(Choice, String)>,
         deaths: Deaths,
     ) -> anyhow::Result<()> {
         let roles: Vec<Role> = (1..=options.dispatchers)
             .map(Role::Dispatcher)
             .chain((1..=options.workers).map(Role::Worker))
+            .chain((1..=options.gateways).map(Role::Gateway))
             .collect();
-        let mut ports = free_ports(roles.len())?;
+        let mut ports = free_ports(2 * roles.len())?;
+        let mut listen_ports = ports.split_off(roles.len());
         ports[0] = http.port;
+        let first = usize::from(options.dispatchers + options.workers);
+        if let Some((choice, _token)) = &gateway {
+            listen_ports[first] = choice.port;
+        }
         let program = program(options)?;
         let specs: Vec<ChildSpec> = roles
             .into_iter()
-            .zip(ports)
-            .map(|(role, http_port)| ChildSpec {
+            .zip(ports.into_iter().zip(listen_ports))
+            .map(|(role, (http_port, listen_port))| ChildSpec {
                 role,
                 program: program.clone(),
                 http_port,
+                listen_port,
                 instance: Uuid::new_v4(),
-                nats_url: nats_url.to_owned(),
-                database_url: database_url.to_owned(),
-                tool_database_url: tool_database_url.to_owned(),
+                nats_url: servers.nats_url.clone(),
+                database_url: servers.database_url.clone(),
+                tool_database_url: servers.tool_database_url.clone(),
                 concurrency: options.concurrency,
                 secrets: self.layout.at("secrets"),
                 state_dir: self.layout.at("workers"),
@@ -351,16 +392,25 @@ impl Dev {
             })
             .collect();
         let http_url = format!("http://{}", specs[0].address());
+        let api = |(choice, token): &(Choice, String)| {
+            let url = format!("http://127.0.0.1:{}", choice.port);
+            (url, token.clone())
+        };
         self.board.locate(Urls {
-            nats: nats_url.to_owned(),
-            database: database_url.to_owned(),
-            tool_database: tool_database_url.to_owned(),
+            nats: servers.nats_url.clone(),
+            database: servers.database_url.clone(),
+            tool_database: servers.tool_database_url.clone(),
             http: http_url,
+            gateway: gateway.as_ref().map(api),
         });
 
         http.release();
-        let (dispatchers, workers) = specs.split_at(usize::from(options.dispatchers));
-        for tier in [dispatchers, workers] {
+        if let Some((choice, _token)) = &mut gateway {
+            choice.release();
+        }
+        let (engine, gateways) = specs.split_at(first);
+        let (dispatchers, workers) = engine.split_at(usize::from(options.dispatchers));
+        for tier in [dispatchers, workers, gateways] {
             for spec in tier {
                 self.keep_child(spec.clone(), &deaths)?;
             }
@@ -377,10 +427,10 @@ impl Dev {
         let (first, role) = (spec.start()?, spec.role);
         let is_worker = matches!(role, Role::Worker(_));
         let around = self.around(is_worker.then(|| deaths.clone()));
-        let tier = if is_worker {
-            &mut self.workers
-        } else {
-            &mut self.dispatchers
+        let tier = match role {
+            Role::Worker(_) => &mut self.workers,
+            Role::Gateway(_) => &mut self.gateways,
+            Role::Dispatcher(_) | Role::Nats | Role::Postgres => &mut self.dispatchers,
         };
         let again = move || -> BoxFuture<'static, _> {
             let started = spec.start().map_err(anyhow::Error::from);
@@ -398,6 +448,14 @@ impl Dev {
             hurry: self.hurry.clone(),
         }
     }
+}
+
+/// The addresses of both servers.
+struct Servers {
+    database_url: String,
+    /// The same for sql tools.
+    tool_database_url: String,
+    nats_url: String,
 }
 
 fn program(options: &DevOptions) -> anyhow::Result<PathBuf> {

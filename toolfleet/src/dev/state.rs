@@ -23,10 +23,19 @@ pub struct DevState {
     pub tool_database_url: String,
     /// `/healthz`, `/readyz` and `/metrics` of the first dispatcher.
     pub http_url: String,
+    /// The API of the first gateway, without `/v1`; none without a gateway.
+    #[serde(default)]
+    pub gateway_url: Option<String>,
+    /// A token for every gateway that may do everything, for every tenant; none without a gateway.
+    #[serde(default)]
+    pub gateway_token: Option<String>,
     /// The dispatchers that run.
     pub dispatcher_pids: Vec<u32>,
     /// The workers that run.
     pub worker_pids: Vec<u32>,
+    /// The gateways that run.
+    #[serde(default)]
+    pub gateway_pids: Vec<u32>,
     /// The nats-server, unless it is being restarted.
     pub nats_pid: Option<u32>,
     /// The postmaster, unless it is being restarted.
@@ -48,6 +57,7 @@ pub(crate) enum Role {
     Nats,
     Dispatcher(u16),
     Worker(u16),
+    Gateway(u16),
 }
 
 impl fmt::Display for Role {
@@ -57,6 +67,7 @@ impl fmt::Display for Role {
             Self::Nats => f.write_str("nats-server"),
             Self::Dispatcher(number) => write!(f, "dev-dispatcher-{number}"),
             Self::Worker(number) => write!(f, "dev-worker-{number}"),
+            Self::Gateway(number) => write!(f, "dev-gateway-{number}"),
         }
     }
 }
@@ -68,6 +79,8 @@ pub(crate) struct Urls {
     pub(crate) database: String,
     pub(crate) tool_database: String,
     pub(crate) http: String,
+    /// The API of the first gateway, and a token for it.
+    pub(crate) gateway: Option<(String, String)>,
 }
 
 /// The pids of this moment, and the file with them once everything is up.
@@ -96,11 +109,14 @@ impl Board {
 
     /// Sets the addresses; they do not change after that.
     pub(crate) fn locate(&self, urls: Urls) {
+        let (gateway_url, gateway_token) = urls.gateway.unzip();
         self.lock().urls = DevState {
             nats_url: urls.nats,
             database_url: urls.database,
             tool_database_url: urls.tool_database,
             http_url: urls.http,
+            gateway_url,
+            gateway_token,
             ..DevState::default()
         };
     }
@@ -174,6 +190,7 @@ impl Inner {
         DevState {
             dispatcher_pids: pids(|role| matches!(role, Role::Dispatcher(_))),
             worker_pids: pids(|role| matches!(role, Role::Worker(_))),
+            gateway_pids: pids(|role| matches!(role, Role::Gateway(_))),
             nats_pid: self.running.get(&Role::Nats).copied(),
             postgres_pid: self.running.get(&Role::Postgres).copied(),
             ..self.urls.clone()
@@ -213,6 +230,7 @@ mod tests {
             database: "postgres://p".into(),
             tool_database: "postgres://t".into(),
             http: "http://h".into(),
+            gateway: None,
         });
         board.publish().unwrap();
         assert_eq!(
@@ -241,6 +259,9 @@ mod tests {
         let promised = [
             "database_url",
             "dispatcher_pids",
+            "gateway_pids",
+            "gateway_token",
+            "gateway_url",
             "http_url",
             "nats_pid",
             "nats_url",

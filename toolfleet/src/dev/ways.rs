@@ -45,8 +45,18 @@ impl<'a> Ways<'a> {
             ("DATABASE_URL", &self.state.database_url),
             ("WORKER_TOOL_DATABASE_URL", &self.state.tool_database_url),
         ];
-        let lines = variables.map(|(name, value)| format!("export {name}='{value}'\n"));
-        private::replace(&self.data.join(ENV), lines.concat().as_bytes())
+        let gateway = [
+            ("TOOLFLEET_GATEWAY_URL", &self.state.gateway_url),
+            ("TOOLFLEET_TOKEN", &self.state.gateway_token),
+        ];
+        let gateway = gateway
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        let lines = variables.into_iter().chain(gateway);
+        let lines: String = lines
+            .map(|(name, value)| format!("export {name}='{value}'\n"))
+            .collect();
+        private::replace(&self.data.join(ENV), lines.as_bytes())
     }
 
     /// The lines to copy, each with its purpose.
@@ -60,13 +70,21 @@ impl<'a> Ways<'a> {
             ),
             _ => format!("first the line `. {env}`, then `toolfleet call NAME …` or any program"),
         };
-        vec![
+        let mut lines = vec![
             format!("  NATS      . {env} && nats micro ls"),
             format!("  Postgres  {}", self.psql(&self.state.database_url)),
             format!("  sql tools {}", self.psql(&self.state.tool_database_url)),
+        ];
+        if let Some(url) = &self.state.gateway_url {
+            lines.push(format!(
+                "  gateway   . {env} && curl -H \"Authorization: Bearer $TOOLFLEET_TOKEN\" {url}/v1/tools"
+            ));
+        }
+        lines.extend([
             format!("  HTTP      {http}/metrics"),
             format!("  clients   {clients}"),
-        ]
+        ]);
+        lines
     }
 
     fn psql(&self, url: &str) -> String {
@@ -140,6 +158,8 @@ mod tests {
             database_url: "postgres://toolfleet:a1@127.0.0.1:15432/toolfleet".into(),
             tool_database_url: "postgres://toolfleet_tool:b2@127.0.0.1:15432/toolfleet".into(),
             http_url: "http://127.0.0.1:18080".into(),
+            gateway_url: Some("http://127.0.0.1:8233".into()),
+            gateway_token: Some("tf_0123456789ab_secret".into()),
             ..DevState::default()
         }
     }
@@ -151,7 +171,7 @@ mod tests {
         let ways = Ways::new(folder.path(), &state, None);
         let lines = ways.lines().join("\n");
         assert!(
-            [":a1@", ":b2@", ":c3@"]
+            [":a1@", ":b2@", ":c3@", "tf_"]
                 .iter()
                 .all(|password| !lines.contains(password)),
             "{lines}"
@@ -165,6 +185,7 @@ mod tests {
         let env = fs::read_to_string(folder.path().join(ENV)).unwrap();
         assert!(env.contains("export DATABASE_URL='postgres://toolfleet:a1@"));
         assert!(env.contains("export NATS_URL='nats://toolfleet:c3@"));
+        assert!(env.contains("export TOOLFLEET_TOKEN='tf_0123456789ab_secret'\n"));
     }
 
     #[test]

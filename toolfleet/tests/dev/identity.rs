@@ -66,7 +66,12 @@ async fn a_stranger_who_is_ready_on_the_port_is_not_taken_for_our_dispatcher() {
 async fn a_port_that_was_asked_for_and_is_taken_is_said_in_a_sentence() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    for option in ["--nats-port", "--postgres-port", "--http-port"] {
+    for option in [
+        "--nats-port",
+        "--postgres-port",
+        "--http-port",
+        "--gateway-port",
+    ] {
         let folder = folder(0o755);
         let ran = dev(folder.path(), &["--workers", "0", option, &port]).output();
         let ran = timeout(LONG, ran).await.unwrap().unwrap();

@@ -24,7 +24,8 @@ async fn addresses_and_passwords_are_the_same_in_the_next_run() {
             &state.database_url,
             &state.tool_database_url,
         ];
-        (urls.map(String::clone), state.http_url.clone())
+        let gateway = (state.gateway_url.clone(), state.gateway_token.clone());
+        (urls.map(String::clone), state.http_url.clone(), gateway)
     };
     assert_eq!(places(&first), places(&second));
 }
@@ -67,6 +68,7 @@ async fn no_password_is_printed_and_the_lines_to_copy_work() {
         "postgres.password",
         "tools.password",
         "nats.password",
+        "gateway.token",
         "nats/nats-server.conf",
     ];
     for name in private {
@@ -103,6 +105,11 @@ async fn no_password_is_printed_and_the_lines_to_copy_work() {
         let password = url.split([':', '@']).nth(2).unwrap();
         assert!(password.len() >= 32 && !said.contains(password), "{said}");
     }
+    let token = state.gateway_token.unwrap();
+    assert!(
+        !said.contains(&token) && said.contains("$TOOLFLEET_TOKEN"),
+        "{said}"
+    );
     let users: Vec<_> = answers
         .iter()
         .map(|ran| String::from_utf8_lossy(&ran.stdout).trim().to_owned())
@@ -124,7 +131,12 @@ async fn one_run(data: &Path, is_first: bool) -> (DevState, String) {
 }
 
 fn ports() -> Vec<String> {
-    let flags = ["--nats-port", "--postgres-port", "--http-port"];
+    let flags = [
+        "--nats-port",
+        "--postgres-port",
+        "--http-port",
+        "--gateway-port",
+    ];
     let ports = free_ports(flags.len()).unwrap();
     let pairs = flags.into_iter().zip(ports);
     pairs

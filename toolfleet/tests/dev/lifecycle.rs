@@ -60,7 +60,11 @@ async fn whatever_dies_is_started_again_where_it_was_and_dev_json_follows() {
     let file = fs::metadata(folder.path().join("data/dev.json")).unwrap();
     assert_eq!(file.permissions().mode() & 0o777, 0o600);
 
-    let mut killed = vec![before.worker_pids[0], before.dispatcher_pids[0]];
+    let mut killed = vec![
+        before.worker_pids[0],
+        before.dispatcher_pids[0],
+        before.gateway_pids[0],
+    ];
     killed.extend(before.nats_pid.into_iter().chain(before.postgres_pid));
     killed.iter().for_each(|pid| send(*pid, Signal::SIGKILL));
     let after = first.wait_for("everything to be back", |now| {
@@ -96,7 +100,7 @@ async fn a_stop_leaves_no_process_and_no_dev_json() {
         let folder = folder(0o755);
         let dev = DevProcess::start(folder.path(), &["--workers", "2"]).await;
         let pids = pids_of(&dev.state());
-        assert_eq!(pids.len(), 5);
+        assert_eq!(pids.len(), 6);
         send(dev.pid, signal);
         let output = dev.stop().await;
         assert!(output.status.success(), "{signal}: {output:?}");
@@ -133,6 +137,7 @@ async fn after_a_killed_dev_the_next_one_starts_clean_on_the_same_data() {
             .worker_pids
             .iter()
             .chain(&before.dispatcher_pids)
+            .chain(&before.gateway_pids)
             .all(|pid| is_gone(*pid))
     })
     .await;

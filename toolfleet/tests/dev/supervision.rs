@@ -292,7 +292,7 @@ async fn in_a_hurry_nobody_is_waited_for() {
         "each of the two has a grace of 15 s"
     );
     let servers = [state.nats_pid, state.postgres_pid].into_iter().flatten();
-    assert!(pids_of(&state).len() == 4 && servers.chain(state.worker_pids).all(is_gone));
+    assert!(pids_of(&state).len() == 5 && servers.chain(state.worker_pids).all(is_gone));
 }
 
 /// A program that is this shell script.
@@ -309,9 +309,11 @@ pub(crate) fn options(folder: &Path) -> DevOptions {
         tools: None,
         workers: 1,
         dispatchers: 1,
+        gateways: 1,
         nats_port: Some(0),
         postgres_port: Some(0),
         http_port: Some(0),
+        gateway_port: Some(0),
         concurrency: 4,
         program: Some(PROGRAM.into()),
     }
@@ -329,6 +331,7 @@ pub(crate) async fn start_on(
     hurry: &CancellationToken,
 ) -> anyhow::Result<Option<Dev>> {
     let hooks = DevHooks {
+        token: |_url, _kept| Box::pin(async { Ok(format!("tf_0123456789ab_{}", "A".repeat(43))) }),
         migrate: |database_url| Box::pin(migrate(database_url)),
         tool_of: |_| None,
         apply_tools: |_, _, _| Box::pin(async { Ok(Vec::new()) }),

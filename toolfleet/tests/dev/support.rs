@@ -177,7 +177,12 @@ pub(crate) fn dev(folder: &Path, more: &[&str]) -> Command {
 
 fn dev_free(data: &Path, more: &[&str]) -> Command {
     let mut command = dev_on(data, more);
-    for port in ["--nats-port", "--postgres-port", "--http-port"] {
+    for port in [
+        "--nats-port",
+        "--postgres-port",
+        "--http-port",
+        "--gateway-port",
+    ] {
         if !more.contains(&port) {
             command.args([port, "0"]);
         }
@@ -210,6 +215,7 @@ pub(crate) fn pids_of(state: &DevState) -> Vec<u32> {
         .worker_pids
         .iter()
         .chain(&state.dispatcher_pids)
+        .chain(&state.gateway_pids)
         .copied()
         .chain(servers)
         .collect()

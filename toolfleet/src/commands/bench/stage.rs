@@ -74,10 +74,12 @@ impl Stage {
             tools: None,
             workers: 0,
             dispatchers,
+            gateways: 0,
             // It may be one of several on this machine, and is gone in a minute.
             nats_port: Some(0),
             postgres_port: Some(0),
             http_port: Some(0),
+            gateway_port: None,
             concurrency: 64,
             program: None,
         };

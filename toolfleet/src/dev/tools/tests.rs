@@ -12,6 +12,7 @@ static APPLIED: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
 fn hooks() -> DevHooks {
     DevHooks {
+        token: |_url, _kept| Box::pin(async { Ok(String::new()) }),
         migrate: |_| Box::pin(async { Ok(()) }),
         worker_died: |_, _| Box::pin(async { Ok(Vec::new()) }),
         fence: |_, _| Box::pin(async { Ok(()) }),
