@@ -58,6 +58,15 @@ impl Answer {
         }
     }
 
+    /// The connection broke: nobody knows what became of it.
+    pub(crate) fn broken() -> Self {
+        Self {
+            told: Told::Nothing,
+            code: Some("broken_connection".to_owned()),
+            retry_after_ms: None,
+        }
+    }
+
     /// No dispatcher answered.
     pub(crate) fn no_dispatcher() -> Self {
         Self {

@@ -10,6 +10,7 @@
 //! answer      reads an answer
 //! figures     rates, percentiles, ratios
 //! tally       compares the answers with the effects
+//! way         NATS or HTTP: how a request goes out and an answer comes back
 //! load        sends requests and reads answers
 //! ledger      the questions to Postgres
 //! nats        the questions to NATS
@@ -37,6 +38,8 @@ mod answer;
 mod figures;
 
 mod tally;
+
+mod way;
 
 mod load;
 
@@ -66,7 +69,7 @@ pub use self::{
     run::{Site, apply, measure},
     serve::BenchWorker,
     tally::Verdict,
-    tools::Brake,
-    tools::QUEUE,
+    tools::{Brake, QUEUE},
+    way::{GatewayPlace, Via},
     workload::Mode,
 };

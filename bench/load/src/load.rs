@@ -1,4 +1,4 @@
-//! The load: one task that sends requests and reads answers, over one connection and one inbox.
+//! The load: one task that sends requests and reads answers.
 //!
 //! In a closed loop the next request is sent when one is answered. In an open loop each request has its time, whatever happens
 //! to earlier ones, and its latency counts from that time. So a fleet that stalls is charged for every request that had to
@@ -11,16 +11,17 @@ use std::{
 };
 
 use anyhow::Context;
-use async_nats::{Message, Subscriber};
-use fleet::bus::connect::Bus;
-use fleet_client::inbox::{Inbox, is_no_responders};
-use futures_util::{StreamExt, stream::ReadyChunks};
+use futures_util::{
+    StreamExt,
+    stream::{BoxStream, ReadyChunks},
+};
 use tokio::time::sleep_until;
 
 use crate::{
     answer::{Answer, Told},
     figures::{Counts, Latencies, count},
     tally::Tally,
+    way::{Arrival, Back, Way},
     workload::{Mode, Requests, Workload},
 };
 
@@ -80,12 +81,11 @@ struct Sent {
 }
 
 struct Load<'a> {
-    bus: &'a Bus,
+    way: Way,
     workload: &'a Workload,
     requests: &'a Requests,
     times: Times,
     tally: &'a mut Tally,
-    inbox: Inbox,
     air: Vec<Option<Sent>>,
     free: Vec<usize>,
     /// Callers that wait before they call again.
@@ -96,27 +96,26 @@ struct Load<'a> {
     loaded: Loaded,
 }
 
-/// Sends until the time is over, then waits for what is in the air. `tell` gets the number of answered calls so far.
+/// Sends until the time is over, then waits for what is in the air. `open` opens the way for so many requests at a time; `tell` gets the number of answered calls so far.
 pub(crate) async fn run(
-    bus: &Bus,
+    open: impl AsyncFnOnce(usize) -> anyhow::Result<(Way, BoxStream<'static, Arrival>)>,
     workload: &Workload,
     requests: &Requests,
     times: Times,
     tally: &mut Tally,
     tell: impl Fn(u64),
 ) -> anyhow::Result<Loaded> {
-    let (inbox, answers) = Inbox::open(&bus.client).await?;
     let slots = match workload.rate {
         Some(_open) => AIR_MAX,
         None => workload.in_flight.div_ceil(workload.calls_per_request()),
     };
+    let (way, answers) = open(slots).await?;
     let mut load = Load {
-        bus,
+        way,
         workload,
         requests,
         times,
         tally,
-        inbox,
         air: vec![None; slots],
         free: (0..slots).rev().collect(),
         pausing: BinaryHeap::new(),
@@ -131,7 +130,7 @@ pub(crate) async fn run(
 impl Load<'_> {
     async fn drive(
         &mut self,
-        mut answers: ReadyChunks<Subscriber>,
+        mut answers: ReadyChunks<BoxStream<'static, Arrival>>,
         tell: impl Fn(u64),
     ) -> anyhow::Result<()> {
         let mut answered = 0;
@@ -146,7 +145,7 @@ impl Load<'_> {
             let wake = self.wake(now);
             let chunk = tokio::select! {
                 biased;
-                chunk = answers.next() => chunk.context("the connection to NATS was closed")?,
+                chunk = answers.next() => chunk.context("the connection was closed")?,
                 () = sleep_until(wake.into()) => {
                     if wake >= self.times.end + ANSWER_MAX {
                         self.give_up();
@@ -156,8 +155,8 @@ impl Load<'_> {
                 }
             };
             let now = Instant::now();
-            for message in chunk {
-                answered += self.take(&message, now);
+            for arrival in chunk {
+                answered += self.take(arrival, now);
             }
             tell(answered);
             // The connection sends what it was given before more is read.
@@ -215,14 +214,7 @@ impl Load<'_> {
         }
         let request = self.requests.make(number);
         self.air[slot] = Some(Sent { number, intended });
-        let reply = self.inbox.address(format_args!("{slot}-{number}"));
-        let sending = self.bus.client.publish_with_reply_and_headers(
-            request.subject,
-            reply,
-            request.headers,
-            request.body,
-        );
-        sending.await.context("send a request")
+        self.way.send(slot, number, request).await
     }
 
     /// When to look again if no answer comes.
@@ -239,10 +231,11 @@ impl Load<'_> {
     }
 
     /// Takes an answer; returns for how many calls it was.
-    fn take(&mut self, message: &Message, now: Instant) -> u64 {
-        let Some((slot, sent)) = self.sent(message.subject.as_str()) else {
+    fn take(&mut self, arrival: Arrival, now: Instant) -> u64 {
+        let Some(sent) = self.sent(&arrival) else {
             return 0;
         };
+        let slot = arrival.slot;
         self.air[slot] = None;
         let calls = self.workload.calls_per_request();
         let mut pause = None;
@@ -255,17 +248,24 @@ impl Load<'_> {
             }
             load.note(answer, now);
         };
-        if is_no_responders(message) {
-            for place in 0..calls {
-                note(self, place, Answer::no_dispatcher());
+        match &arrival.answer {
+            Back::Answer(body) if self.workload.mode == Mode::Batch => {
+                let answers = Answer::of_batch(body, calls);
+                for (place, answer) in answers.into_iter().enumerate() {
+                    note(self, place, answer);
+                }
             }
-        } else if self.workload.mode == Mode::Batch {
-            let answers = Answer::of_batch(&message.payload, calls);
-            for (place, answer) in answers.into_iter().enumerate() {
-                note(self, place, answer);
+            Back::Answer(body) => note(self, 0, Answer::of(body)),
+            Back::NobodyThere => {
+                for place in 0..calls {
+                    note(self, place, Answer::no_dispatcher());
+                }
             }
-        } else {
-            note(self, 0, Answer::of(&message.payload));
+            Back::Broken => {
+                for place in 0..calls {
+                    note(self, place, Answer::broken());
+                }
+            }
         }
         if self.times.measures(sent.intended) && pause.is_none() {
             self.loaded.latencies.record(now - sent.intended);
@@ -281,11 +281,9 @@ impl Load<'_> {
     }
 
     /// The request of an answer; `None` if it was answered before.
-    fn sent(&self, subject: &str) -> Option<(usize, Sent)> {
-        let (slot, number) = self.inbox.token(subject)?.split_once('-')?;
-        let (slot, number): (usize, u64) = (slot.parse().ok()?, number.parse().ok()?);
-        let sent = (*self.air.get(slot)?)?;
-        (sent.number == number).then_some((slot, sent))
+    fn sent(&self, arrival: &Arrival) -> Option<Sent> {
+        let sent = (*self.air.get(arrival.slot)?)?;
+        (sent.number == arrival.number).then_some(sent)
     }
 
     fn note(&mut self, answer: Answer, now: Instant) {

@@ -7,6 +7,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use fleet::{bus::connect::Bus, call::Effect};
+use futures_util::stream::BoxStream;
 use tokio::time::sleep;
 
 use crate::{
@@ -19,6 +20,7 @@ use crate::{
     progress::Progress,
     report::{CURVE, Measured},
     tally::{Tally, Verdict},
+    way::{Arrival, GatewayPlace, Via, Way},
     workload::{Mode, Requests, Workload},
 };
 
@@ -44,6 +46,8 @@ pub(crate) struct Bench<'a> {
     /// The folder of the ledger of effects.
     pub(crate) effects: &'a Path,
     pub(crate) bus: &'a Bus,
+    /// For what goes over HTTP.
+    pub(crate) gateway: Option<&'a GatewayPlace>,
     pub(crate) ledger: &'a mut Ledger,
     pub(crate) progress: &'a mut Progress,
     pub(crate) warm_up: Duration,
@@ -90,7 +94,15 @@ impl Bench<'_> {
         let requests = Requests::new(workload, &self.bus.subjects)?;
         let times = Times::new(Duration::ZERO, PARK_MAX);
         let (mut tally, tell) = (Tally::default(), |calls| ticker.answered(calls));
-        load::run(self.bus, workload, &requests, times, &mut tally, tell).await?;
+        load::run(
+            self.way(workload),
+            workload,
+            &requests,
+            times,
+            &mut tally,
+            tell,
+        )
+        .await?;
         self.progress.end();
         let taken = tally.count(Told::Open);
         if taken < calls {
@@ -115,7 +127,7 @@ impl Bench<'_> {
         let sampler = Sampler::start(self.watched.to_vec(), self.warm_up, Some(self.seconds));
         let times = Times::new(self.warm_up, self.seconds);
         let tell = |calls| ticker.answered(calls);
-        let loaded = load::run(self.bus, workload, requests, times, tally, tell).await?;
+        let loaded = load::run(self.way(workload), workload, requests, times, tally, tell).await?;
         self.progress.end();
         let mut measured = of(workload, &loaded, self.seconds, loaded.answered);
         measured.used(sampler.finish().await);
@@ -136,14 +148,14 @@ impl Bench<'_> {
                 .timed(&format!("{name}, warm-up"), self.warm_up);
             let times = Times::new(Duration::ZERO, self.warm_up);
             let tell = |calls| ticker.answered(calls);
-            load::run(self.bus, workload, requests, times, tally, tell).await?;
+            load::run(self.way(workload), workload, requests, times, tally, tell).await?;
             self.over().await?;
         }
         let ticker = self.progress.timed(&name, self.seconds);
         let sampler = Sampler::start(self.watched.to_vec(), Duration::ZERO, None);
         let times = Times::new(Duration::ZERO, self.seconds);
         let tell = |calls| ticker.answered(calls);
-        let loaded = load::run(self.bus, workload, requests, times, tally, tell).await?;
+        let loaded = load::run(self.way(workload), workload, requests, times, tally, tell).await?;
         self.progress
             .step(&format!("{name}: waiting until all calls are over"));
         self.over().await?;
@@ -153,6 +165,22 @@ impl Bench<'_> {
         measured.accepted_per_s = Some(figures::per_second(loaded.answered, self.seconds));
         measured.used(sampler.finish().await);
         Ok(measured)
+    }
+
+    /// Opens the way of a workload.
+    fn way(
+        &self,
+        workload: &Workload,
+    ) -> impl AsyncFnOnce(usize) -> anyhow::Result<(Way, BoxStream<'static, Arrival>)> + use<> {
+        let client = self.bus.client.clone();
+        let gateway = self
+            .gateway
+            .cloned()
+            .filter(|_place| workload.via == Via::Http);
+        async move |slots| match gateway {
+            Some(place) => Ok(Way::http(&place, slots)),
+            None => Way::nats(&client).await,
+        }
     }
 
     /// Waits until no call of the bench is open.
@@ -209,6 +237,7 @@ fn of(workload: &Workload, loaded: &Loaded, took: Duration, calls: u64) -> Measu
         max_ms: latencies.max(),
         verdict: Verdict::default(),
         with: workload.kind.suffix(),
+        via: workload.via.as_str(),
         hits: (workload.hits > 0).then_some(workload.hits),
         sent: 0,
         runs: 0,

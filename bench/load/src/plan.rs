@@ -6,6 +6,7 @@ use fleet::call::{Effect, Priority};
 
 use crate::{
     tools::{Brake, Kind},
+    way::Via,
     workload::{Mode, Workload},
 };
 
@@ -14,6 +15,8 @@ use crate::{
 pub struct Plan {
     /// What to call, one after the other.
     pub effects: Vec<Effect>,
+    /// How calls reach the fleet, one after the other.
+    pub ways: Vec<Via>,
     /// How calls are made.
     pub mode: Mode,
     /// Calls in the air at a time, in a closed loop.
@@ -54,9 +57,17 @@ pub struct Plan {
     pub workers: u16,
 }
 
+/// What is measured at a time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turn {
+    pub(crate) effect: Effect,
+    pub(crate) kind: Kind,
+    pub(crate) via: Via,
+}
+
 impl Plan {
     /// What is called, one after the other.
-    pub(crate) fn turns(&self) -> impl Iterator<Item = (Effect, Kind)> {
+    pub(crate) fn turns(&self) -> impl Iterator<Item = Turn> {
         let first = match self.failures {
             0 => Kind::Plain,
             _some => Kind::Faulty,
@@ -66,7 +77,13 @@ impl Plan {
             let cached = asks_again.then_some(Kind::Cached);
             let braked = self.brakes.iter().copied().map(Kind::Braked);
             let kinds = [first].into_iter().chain(cached).chain(braked);
-            kinds.map(|kind| (*effect, kind))
+            kinds.flat_map(move |kind| {
+                self.ways.iter().map(move |via| Turn {
+                    effect: *effect,
+                    kind,
+                    via: *via,
+                })
+            })
         })
     }
 
@@ -75,7 +92,7 @@ impl Plan {
         &self,
         run: u32,
         number: u32,
-        (effect, kind): (Effect, Kind),
+        Turn { effect, kind, via }: Turn,
     ) -> Workload {
         let hits = match effect {
             Effect::Read => self.hits,
@@ -84,6 +101,7 @@ impl Plan {
         Workload {
             hits,
             kind,
+            via,
             effect,
             mode: self.mode,
             run,

@@ -68,6 +68,8 @@ pub struct Measured {
     pub verdict: Verdict,
     /// Of how many of a hundred calls the question had been asked before, where some were.
     pub hits: Option<u8>,
+    /// How calls reached the fleet: `nats` or `http`.
+    pub via: &'static str,
     /// What its tool has besides: `cached`, or a brake.
     pub with: Option<&'static str>,
     /// Calls that were sent, those of the warm-up included.

@@ -14,11 +14,12 @@ use crate::{
     ledger::Ledger,
     measure::{BESIDE, Bench},
     nats,
-    plan::Plan,
+    plan::{Plan, Turn},
     processes::Watched,
     progress::Progress,
     report::{Report, Servers},
     tools::{self, Kind},
+    way::{GatewayPlace, Via},
 };
 
 /// The fleet that is measured.
@@ -26,6 +27,8 @@ use crate::{
 pub struct Site<'a> {
     /// The fleet's NATS.
     pub bus: &'a Bus,
+    /// A gateway of it, where something goes over HTTP.
+    pub gateway: Option<&'a GatewayPlace>,
     /// The processes whose CPU and memory count.
     pub watched: &'a [Watched],
     /// The folder in which workers record effects.
@@ -42,7 +45,7 @@ pub struct Site<'a> {
 pub async fn apply(plan: &Plan, connection: &mut PgConnection, bus: &Bus) -> anyhow::Result<()> {
     let called = |name: &str| {
         let mut turns = plan.turns();
-        turns.any(|(effect, kind)| tools::name(effect, kind) == name)
+        turns.any(|turn| tools::name(turn.effect, turn.kind) == name)
     };
     let manifests = tools::manifests(plan.copies, called)?;
     tools::apply_all(connection, bus, &manifests)
@@ -74,6 +77,7 @@ pub async fn measure(
         watched: site.watched,
         effects,
         bus: site.bus,
+        gateway: site.gateway,
         ledger,
         progress,
         warm_up: plan.warm_up,
@@ -81,7 +85,12 @@ pub async fn measure(
         backlog: plan.backlog,
     };
     if plan.held > 0 {
-        let any = plan.workload(run, 0, (Effect::Read, Kind::Plain));
+        let any = Turn {
+            effect: Effect::Read,
+            kind: Kind::Plain,
+            via: Via::Nats,
+        };
+        let any = plan.workload(run, 0, any);
         bench.park(&any.beside(BESIDE, plan.held, true)).await?;
     }
     let (mut workloads, mut floors) = (Vec::new(), Vec::<FloorRun>::new());

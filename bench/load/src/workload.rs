@@ -12,6 +12,7 @@ use fleet::{
 use crate::{
     effects::Tag,
     tools::{self, Fault, Kind},
+    way::Via,
 };
 
 /// How calls are made.
@@ -61,6 +62,8 @@ pub(crate) struct Workload {
     pub(crate) hits: u8,
     /// Which of the tools with this effect is called.
     pub(crate) kind: Kind,
+    /// How its calls reach the fleet.
+    pub(crate) via: Via,
     pub(crate) tenants: u32,
     pub(crate) copies: u32,
     pub(crate) priority: Option<Priority>,
@@ -88,6 +91,7 @@ impl Workload {
             failures: 0,
             hits: 0,
             kind: Kind::Plain,
+            via: Via::Nats,
             tenants: 1,
             copies: 0,
             priority: None,
@@ -104,11 +108,14 @@ impl Workload {
 
     /// Its name in reports.
     pub(crate) fn name(&self) -> String {
-        let (effect, mode) = (self.effect, self.mode.as_str());
-        match self.kind.suffix() {
-            Some(kind) => format!("{effect}_{kind}_{mode}"),
-            None => format!("{effect}_{mode}"),
+        let mut name = self.effect.to_string();
+        let via = (self.via != Via::Nats).then_some(self.via.as_str());
+        let words = self.kind.suffix().into_iter().chain(via);
+        for word in words.chain([self.mode.as_str()]) {
+            name.push('_');
+            name.push_str(word);
         }
+        name
     }
 
     /// The call whose question the call of this number asks: itself, or one of the [`REPEATED`] before it.
@@ -318,6 +325,7 @@ pub(crate) fn sample(effect: Effect, mode: Mode) -> Workload {
         failures: 0,
         hits: 0,
         kind: Kind::Plain,
+        via: Via::Nats,
         tenants: 1,
         copies: 0,
         priority: None,

@@ -150,13 +150,15 @@ fn calls_that_nobody_waits_for_are_waited_for_in_the_end() {
 }
 
 #[test]
-fn each_effect_is_measured_without_a_brake_and_then_with_each() {
+fn each_effect_is_measured_without_a_brake_and_then_with_each_over_nats_and_http() {
     let folder = folder();
     let ran = run(bench(
         folder.path(),
         &[
             "--with",
             "breaker,rate_limit,concurrency",
+            "--via",
+            "nats,http",
             "--effect",
             "once,transaction",
             "--seconds",
@@ -174,13 +176,21 @@ fn each_effect_is_measured_without_a_brake_and_then_with_each() {
     let names: Vec<_> = workloads.iter().map(|one| one["name"].as_str()).collect();
     let expected = [
         "once_sync",
+        "once_http_sync",
         "once_breaker_sync",
+        "once_breaker_http_sync",
         "once_rate_limit_sync",
+        "once_rate_limit_http_sync",
         "once_concurrency_sync",
+        "once_concurrency_http_sync",
         "transaction_sync",
+        "transaction_http_sync",
         "transaction_breaker_sync",
+        "transaction_breaker_http_sync",
         "transaction_rate_limit_sync",
+        "transaction_rate_limit_http_sync",
         "transaction_concurrency_sync",
+        "transaction_concurrency_http_sync",
     ];
     assert_eq!(names, expected.map(Some));
     for one in workloads {
@@ -292,6 +302,11 @@ fn what_cannot_be_measured_is_said_at_once() {
             "--with",
         ),
         (&["bench", "--dev", "--with", "brakes"], 2, "rate_limit"),
+        (
+            &["bench", "--dev", "--via", "http", "--rate", "5"],
+            2,
+            "--rate",
+        ),
         (
             &["bench", "--dev", "--rate", "5", "--in-flight", "5"],
             2,

@@ -26,7 +26,7 @@ use fleet::{
 use tokio_util::sync::CancellationToken;
 pub(super) use toolfleet_load::BenchWorker;
 use toolfleet_load::{
-    Ledger, Mode, Plan, Progress, Site,
+    Ledger, Mode, Plan, Progress, Site, Via,
     floor::{self, Floor},
     report::Report,
 };
@@ -34,7 +34,7 @@ use toolfleet_load::{
 pub(super) use self::flags::BenchArgs;
 use self::{
     flags::BATCH_BYTES,
-    stage::{FleetPlace, Stage},
+    stage::{FleetPlace, Stage, gateway_at},
 };
 use super::{
     children, connect,
@@ -43,6 +43,9 @@ use super::{
     usage::UsageError,
 };
 use crate::servers::find::{self, SearchPaths};
+
+/// The most callers over HTTP: a gateway takes so many connections from one address, and a few more.
+const HTTP_MAX: usize = 4_000;
 
 fn no_database() -> UsageError {
     UsageError("say which fleet: DATABASE_URL, or --dev for one of its own".to_owned())
@@ -75,6 +78,19 @@ impl BenchArgs {
             let what =
                 "--hits is for callers of one tenant that wait, of a tool that does not fail: \
                         leave --mode, --tenants and --failures out"
+                    .to_owned();
+            return Err(UsageError(what).into());
+        }
+        let over_http = self.via.contains(&Via::Http);
+        if over_http && (self.rate.is_some() || self.in_flight > HTTP_MAX) {
+            let what = format!(
+                "--via http is a connection for each caller: leave --rate out, and have at most {HTTP_MAX} in flight"
+            );
+            return Err(UsageError(what).into());
+        }
+        if over_http && !self.dev && (self.gateway_url.is_none() || self.gateway_token.is_none()) {
+            let what =
+                "--via http needs --gateway-url and --gateway-token, or --dev for one of its own"
                     .to_owned();
             return Err(UsageError(what).into());
         }
@@ -164,7 +180,9 @@ impl BenchArgs {
     ) -> anyhow::Result<ExitCode> {
         progress.step("starting");
         let (mut stage, mut ledger) = if self.dev {
-            let Some(stage) = Stage::of_its_own(self.dispatchers, stop).await? else {
+            let gateways = u16::from(self.via.contains(&Via::Http));
+            let started = Stage::of_its_own(self.dispatchers, gateways, stop).await?;
+            let Some(stage) = started else {
                 return Ok(ExitCode::from(FAILED));
             };
             match Ledger::open(&stage.place.database_url).await {
@@ -181,7 +199,11 @@ impl BenchArgs {
                 bus: self.bus.clone(),
             };
             let mut ledger = Ledger::open(&place.database_url).await?;
-            (Stage::that_runs(place, &mut ledger).await?, ledger)
+            let mut stage = Stage::that_runs(place, &mut ledger).await?;
+            if let (Some(url), Some(token)) = (&self.gateway_url, &self.gateway_token) {
+                stage.gateway = Some(gateway_at(url, token.clone()).await?);
+            }
+            (stage, ledger)
         };
         let measuring = Box::pin(self.measure(&mut stage, &mut ledger, floor, progress));
         let measured = stop.run_until_cancelled(measuring).await;
@@ -229,6 +251,7 @@ impl BenchArgs {
         let floor = floor.map(|program| self.floor_of(stage, program));
         let site = Site {
             bus: &bus,
+            gateway: stage.gateway.as_ref(),
             watched: &stage.watched,
             effects: stage.effects(),
             is_its_own: stage.is_its_own(),
@@ -255,6 +278,7 @@ impl BenchArgs {
     fn plan(&self) -> Plan {
         Plan {
             effects: self.effect.clone(),
+            ways: self.via.clone(),
             mode: self.mode,
             in_flight: self.in_flight,
             rate: self.rate,

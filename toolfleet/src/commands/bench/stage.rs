@@ -15,12 +15,13 @@ use nix::sys::signal::Signal;
 use secrecy::{ExposeSecret, SecretString};
 use tempfile::TempDir;
 use tokio::{
+    net::lookup_host,
     process::Command,
     time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
 use toolfleet_load::{
-    Ledger, QUEUE,
+    GatewayPlace, Ledger, QUEUE,
     processes::{self, Watched},
 };
 use uuid::Uuid;
@@ -56,6 +57,8 @@ pub(super) struct FleetPlace {
 /// Everything that runs for the bench.
 pub(super) struct Stage {
     pub(super) place: FleetPlace,
+    /// A gateway, where something goes over HTTP.
+    pub(super) gateway: Option<GatewayPlace>,
     pub(super) watched: Vec<Watched>,
     workers: Vec<Process>,
     dev: Option<Dev>,
@@ -66,6 +69,7 @@ impl Stage {
     /// A fleet of its own: Postgres, nats-server and dispatchers, all with their defaults.
     pub(super) async fn of_its_own(
         dispatchers: u16,
+        gateways: u16,
         stop: &CancellationToken,
     ) -> anyhow::Result<Option<Self>> {
         let folder = folder()?;
@@ -74,12 +78,12 @@ impl Stage {
             tools: None,
             workers: 0,
             dispatchers,
-            gateways: 0,
+            gateways,
             // It may be one of several on this machine, and is gone in a minute.
             nats_port: Some(0),
             postgres_port: Some(0),
             http_port: Some(0),
-            gateway_port: None,
+            gateway_port: Some(0),
             concurrency: 64,
             program: None,
         };
@@ -107,9 +111,19 @@ impl Stage {
         for (number, pid) in (1..).zip(state.dispatcher_pids) {
             watched.push(watch(&format!("dispatcher_{number}"), pid, false));
         }
+        for (number, pid) in (1..).zip(state.gateway_pids) {
+            watched.push(watch(&format!("gateway_{number}"), pid, false));
+        }
         watched.extend(state.nats_pid.map(|pid| watch("nats", pid, false)));
         watched.extend(state.postgres_pid.map(|pid| watch("postgres", pid, true)));
-        Ok(Some(Self::new(place, watched, Some(dev), folder)))
+        let gateway = match state.gateway_url.zip(state.gateway_token) {
+            Some((url, token)) => Some(gateway_at(&url, token.into()).await?),
+            None => None,
+        };
+        Ok(Some(Self {
+            gateway,
+            ..Self::new(place, watched, Some(dev), folder)
+        }))
     }
 
     /// A fleet that runs already; its processes on this machine are measured.
@@ -151,6 +165,7 @@ impl Stage {
         watched.push(watch("bench", std::process::id(), false));
         Self {
             place,
+            gateway: None,
             watched,
             workers: Vec::new(),
             dev,
@@ -256,6 +271,17 @@ impl Stage {
             crate::commands::output::warn(&format!("the temporary folder stays: {problem}"));
         }
     }
+}
+
+/// A gateway at `http://host:port`.
+pub(super) async fn gateway_at(url: &str, token: SecretString) -> anyhow::Result<GatewayPlace> {
+    let place = url.trim_end_matches('/').strip_prefix("http://");
+    let place = place.context("--gateway-url is not http://host:port")?;
+    let mut found = lookup_host(place)
+        .await
+        .context("find the gateway of --gateway-url")?;
+    let address = found.next().context("--gateway-url leads nowhere")?;
+    Ok(GatewayPlace { address, token })
 }
 
 /// The user who runs Postgres for root must be able to pass through it.

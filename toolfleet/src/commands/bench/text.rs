@@ -67,11 +67,9 @@ pub(super) fn report(report: &Report) -> String {
 
 /// What was called, and what its tool has besides.
 fn kind(one: &Measured) -> String {
-    let Measured { effect, with, .. } = one;
-    match with {
-        Some(with) => format!("{effect}, {with}"),
-        None => effect.clone(),
-    }
+    let via = (one.via != "nats").then_some(one.via);
+    let more = one.with.into_iter().chain(via);
+    more.fold(one.effect.clone(), |words, word| format!("{words}, {word}"))
 }
 
 fn usage(report: &Report) -> String {
