@@ -330,7 +330,7 @@ fn ending(
 /// Tells everybody who waits.
 async fn ended(door: &Door, call: CallId, ending: &Ending, moved: &Moved) {
     moved.count(&ending.kind);
-    let event = || moved.finished(call, &ending.kind);
+    let event = || moved.event(ending);
     door.events
         .tell(&moved.tenant, moved.session.as_ref(), event);
     let subject = door.bus.subjects.done(moved.dispatcher, call);

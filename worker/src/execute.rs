@@ -344,7 +344,7 @@ pub(crate) fn context_of(
 fn news(worker: &WorkerProcess, attempt: &Attempt) -> News {
     let claimed = &attempt.claimed;
     let session = claimed.session.clone();
-    News(session.map(|session| Teller {
+    News::of(session.map(|session| Teller {
         events: worker.events.clone(),
         tenant: claimed.tenant.clone(),
         session,
@@ -353,7 +353,7 @@ fn news(worker: &WorkerProcess, attempt: &Attempt) -> News {
         attempt: claimed.attempt,
         claimed_at: claimed.attempt_until - millis(claimed.timeout_ms),
         claim_sent: attempt.claim_sent,
+        tells_parts: attempt.tool.manifest.sensitive.is_none(),
         told: 0,
-        heard: None,
     }))
 }

@@ -6,7 +6,7 @@
 //! | `output_schema` | | | holds the answer against the tool's `output_schema` | |
 //! | `own` | | | the `after` hooks of the program's own interceptors | |
 //! | `repetition` | | | what "no" means after an attempt of unknown effect | |
-//! | `news` | tells that the attempt has started | tells what the tool reports | tells the last report | |
+//! | `news` | tells that the attempt has started | tells what the tool tells, and that it runs | tells what was not told | the same |
 //! | `redact` | | | masks sensitive values in what is told of a failure | |
 //!
 //! The first is the outermost: `before` goes down the list, `after` comes up. Each hook runs at most once per attempt, and none
@@ -309,13 +309,11 @@ impl Layer for News {
     }
 
     fn before(&mut self, context: &mut AttemptContext) {
-        if let Some(progress) = self.begin() {
-            context.progress = progress;
-        }
+        self.begin(context);
     }
 
     fn meanwhile(&mut self) -> Option<BoxFuture<'_, Infallible>> {
-        self.tell_reports()
+        self.tell_all()
     }
 
     fn after(&mut self, execution: Execution) -> After<'_> {
@@ -324,7 +322,7 @@ impl Layer for News {
     }
 
     fn ended(&mut self, _execution: &Execution) {
-        self.tell_last();
+        self.end();
     }
 }
 

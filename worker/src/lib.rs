@@ -61,7 +61,7 @@
 //!   `complete` and `dispose` are its parts. `onion` takes a call through the interceptors of the program. `retry_budgets` bounds
 //!   how often a tool that fails is tried again, `timeouts` has those that the fleet learns. `large_results` says whether callers get a part of an answer. `redact` masks sensitive values, `late` records outcomes that came too late.
 //! - `heartbeat` keeps the lease, `leave` gives it up, `neighbours` fences dead workers of this machine. `cancel` ends attempts
-//!   of cancelled calls, `progress` says how far a tool is. `programs` has the slots of process tools, `inability` writes which
+//!   of cancelled calls, `progress` is what a tool tells while it runs, `parts` bounds the parts of its answer. `programs` has the slots of process tools, `inability` writes which
 //!   tools cannot run here, `lacks` says it in the log once. `guard` is the small process between the worker and a process tool.
 //! - `run` starts and stops all of it; `builder` and `apply` are for tools and executors of a program's own.
 
@@ -97,6 +97,7 @@ mod intercept;
 mod answer;
 mod news;
 mod park;
+mod parts;
 mod progress;
 mod redact;
 
@@ -149,7 +150,10 @@ mod apply;
 mod brakes;
 mod builder;
 
-pub use fleet::call::Effect;
+pub use fleet::{
+    call::Effect,
+    wire::part::{Image, Part},
+};
 
 pub use crate::{
     builder::{Builder, Worker},

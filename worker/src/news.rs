@@ -1,26 +1,40 @@
-//! News: tells the followers of a session that an attempt has started, and how far its tool is.
+//! News: tells the followers of a session that an attempt has started, how far its tool is, the parts of its answer, and now
+//! and then that it still runs.
 //!
-//! Bounded: at most ten events a second for each attempt, each of them small.
+//! Bounded for each attempt: ten reports a second, each of them small, and the parts as `parts` lets them pass.
 
-use std::{convert::Infallible, future::pending, time::Duration};
+use std::{convert::Infallible, time::Duration};
 
 use fleet::{
     bus::events::Events,
     ids::{CallId, Label},
-    wire::event::{Event, Happening},
+    wire::{
+        event::{Event, Happening},
+        part::Part,
+    },
 };
 use futures_util::future::BoxFuture;
 use time::OffsetDateTime;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, interval_at, sleep_until};
 
-use crate::progress::{self, Progress, ProgressReport, ProgressReports};
+use crate::{
+    executors::{AttemptContext, redact::of_token},
+    progress::{self, ProgressReport, ProgressReports},
+};
 
-/// The pause between two events of one attempt.
+/// The pause between two reports of one attempt.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How often an attempt says that it still runs.
+const BEAT: Duration = Duration::from_secs(5);
 
-/// Publishes events of one attempt; `None`: the call has no session, and nothing is published.
+/// Publishes events of one attempt.
 #[derive(Default)]
-pub(crate) struct News(pub(crate) Option<Teller>);
+pub(crate) struct News {
+    /// `None`: the call has no session, and nothing is published.
+    teller: Option<Teller>,
+    /// Receives what the tool tells, once the attempt has started.
+    heard: Option<ProgressReports>,
+}
 
 /// Publishes events of one attempt to the followers of its session.
 pub(crate) struct Teller {
@@ -34,77 +48,119 @@ pub(crate) struct Teller {
     /// When it was claimed, by Postgres's clock and by ours.
     pub(crate) claimed_at: OffsetDateTime,
     pub(crate) claim_sent: Instant,
-    /// How many reports of the tool were published.
+    /// Whether parts of the answer are told. Not those of a tool with sensitive values: where they stand in a part is not known.
+    pub(crate) tells_parts: bool,
+    /// How many events were published.
     pub(crate) told: u32,
-    /// Receives the tool's reports, once the attempt has started.
-    pub(crate) heard: Option<ProgressReports>,
 }
 
 impl Teller {
-    async fn tell_reports(&mut self) -> Infallible {
+    /// Tells what is heard, and that the attempt still runs. Cancel-safe: what was not told stays where it is.
+    async fn tell_all(&mut self, heard: &mut ProgressReports) -> Infallible {
+        let ProgressReports { reports, parts } = heard;
+        let attempt = self.attempt;
+        let mut next_report = Instant::now();
+        let mut beats = interval_at(next_report + BEAT, BEAT);
         loop {
-            match &mut self.heard {
-                Some(heard) => {
-                    let report = heard.next().await;
+            let report = async {
+                sleep_until(next_report).await;
+                reports.next().await
+            };
+            tokio::select! {
+                report = report => {
                     self.tell_progress(report);
-                    sleep(PAUSE).await;
+                    next_report = Instant::now() + PAUSE;
                 }
-                None => pending().await,
+                (number, part) = parts.next() => self.tell_part(number, part),
+                _beat = beats.tick() => self.tell(Happening::Running { attempt }),
             }
         }
     }
 
-    fn tell_last(&mut self) {
-        let last = self.heard.as_mut().and_then(ProgressReports::last);
-        if let Some(report) = last {
+    fn tell_last(&mut self, heard: &mut ProgressReports) {
+        let ProgressReports { reports, parts } = heard;
+        if let Some(report) = reports.last() {
             self.tell_progress(report);
+        }
+        for (number, part) in parts.rest() {
+            self.tell_part(number, part);
         }
     }
 
     fn tell_progress(&mut self, report: ProgressReport) {
         let ProgressReport { fraction, message } = report;
         let attempt = self.attempt;
-        self.told += 1;
-        self.tell(
-            self.told,
-            Happening::Progress {
-                attempt,
-                fraction,
-                message,
-            },
-        );
+        self.tell(Happening::Progress {
+            attempt,
+            fraction,
+            message,
+        });
     }
 
-    fn tell(&self, n: u32, what: Happening) {
+    fn tell_part(&mut self, part: u32, output: Part) {
+        let attempt = self.attempt;
+        self.tell(Happening::Output {
+            attempt,
+            part,
+            output,
+        });
+    }
+
+    fn tell(&mut self, what: Happening) {
         let event = || Event {
             call_id: self.call,
-            sequence: Event::sequence(self.rev, n),
+            sequence: Event::sequence(self.rev, self.told),
             at: self.claimed_at + self.claim_sent.elapsed(),
             what,
         };
         self.events.tell(&self.tenant, Some(&self.session), event);
+        self.told += 1;
     }
 }
 
 impl News {
-    /// Tells that the attempt has started; what its tool reports from now on is told, too.
-    pub(crate) fn begin(&mut self) -> Option<Progress> {
-        let teller = self.0.as_mut()?;
+    /// Of an attempt; `None`: nothing is told of it.
+    pub(crate) const fn of(teller: Option<Teller>) -> Self {
+        Self {
+            teller,
+            heard: None,
+        }
+    }
+
+    /// Tells that the attempt has started; what its tool tells from now on is told, too.
+    pub(crate) fn begin(&mut self, context: &mut AttemptContext) {
+        let Some(teller) = &mut self.teller else {
+            return;
+        };
         let attempt = teller.attempt;
-        teller.tell(0, Happening::Started { attempt });
+        teller.tell(Happening::Started { attempt });
         let (progress, heard) = progress::channel();
-        teller.heard = Some(heard);
-        Some(progress)
+        if !teller.tells_parts {
+            heard.parts.refuse();
+        }
+        if let Some(token) = &context.completion_token {
+            progress.hide(&of_token(token));
+        }
+        context.progress = progress;
+        self.heard = Some(heard);
     }
 
-    /// Tells what the tool reports.
-    pub(crate) fn tell_reports(&mut self) -> Option<BoxFuture<'_, Infallible>> {
-        let teller = self.0.as_mut()?;
-        Some(Box::pin(teller.tell_reports()))
+    /// Tells what the tool tells.
+    pub(crate) fn tell_all(&mut self) -> Option<BoxFuture<'_, Infallible>> {
+        let (teller, heard) = (self.teller.as_mut()?, self.heard.as_mut()?);
+        Some(Box::pin(teller.tell_all(heard)))
     }
 
-    /// Tells the last report, if it was not told.
+    /// Tells what was not told.
     pub(crate) fn tell_last(&mut self) {
-        self.0.iter_mut().for_each(Teller::tell_last);
+        if let (Some(teller), Some(heard)) = (&mut self.teller, &mut self.heard) {
+            teller.tell_last(heard);
+        }
+    }
+
+    /// The attempt is over: nothing more is told of it.
+    pub(crate) fn end(&mut self) {
+        self.tell_last();
+        self.heard = None;
     }
 }

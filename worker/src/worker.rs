@@ -132,7 +132,7 @@ impl WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Tells the dispatcher that accepted the call, when the call is decided. Without the secret of a claim it can only ring
+    /// Tells the dispatcher that accepted the call, when the call is decided, and the followers of its session. Without the secret of a claim it can only ring
     /// the bell: no dispatcher believes more.
     pub(crate) async fn reply(
         &self,
@@ -141,13 +141,13 @@ impl WorkerProcess {
         ending: Ending,
         secret: Option<DoneSecret>,
     ) {
+        let event = || moved.event(&ending);
+        self.events
+            .tell(&moved.tenant, moved.session.as_ref(), event);
         if !moved.state.answers_waiters() {
             return;
         }
         moved.count(&ending.kind);
-        let event = || moved.finished(call, &ending.kind);
-        self.events
-            .tell(&moved.tenant, moved.session.as_ref(), event);
         let dispatcher = moved.dispatcher;
         let limit = REPLY_MAX.min(self.bus.payload_max().saturating_sub(4 * 1024));
         let proven = || {

@@ -140,11 +140,11 @@ impl Sweep {
             Ok(Some(ended)) => {
                 reached(Checkpoint::SweepEnded);
                 metrics().swept(pass, 1);
+                let event = || ended.event(&ending);
+                self.events
+                    .tell(&ended.tenant, ended.session.as_ref(), event);
                 if ended.state.answers_waiters() {
                     ended.count(&ending.kind);
-                    let event = || ended.finished(ending.call_id, &ending.kind);
-                    self.events
-                        .tell(&ended.tenant, ended.session.as_ref(), event);
                     self.ring(ended.dispatcher, ending.call_id).await;
                 }
             }

@@ -1,6 +1,6 @@
 //! Makes the stream and its consumers again when they are gone.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, mem, time::Duration};
 
 use fleet::{
     bus::{events, topology},
@@ -48,18 +48,23 @@ impl Sweep {
         }
     }
 
-    /// Makes the stream of session events again when it is gone. Separate from the others, for no call depends on it.
-    /// Cancel-safe.
+    /// Makes the stream of session events again when it is gone, and widens one of an earlier release once. Separate from the
+    /// others, for no call depends on it. Cancel-safe.
     pub(super) async fn keep_events(self) {
         let mut ticks = every(LOOK_AGAIN);
-        let mut said = false;
+        let (mut said, mut widened) = (false, false);
         loop {
             ticks.tick().await;
             if !self.bus.is_connected() {
                 continue;
             }
             match events::ensure(&self.bus).await {
-                Ok(()) => said = false,
+                Ok(()) => {
+                    said = false;
+                    if !mem::replace(&mut widened, true) {
+                        self.widen_events().await;
+                    }
+                }
                 Err(error) if !said => {
                     said = true;
                     tracing::warn!(
@@ -69,6 +74,15 @@ impl Sweep {
                 }
                 Err(_again) => {}
             }
+        }
+    }
+
+    async fn widen_events(&self) {
+        if let Err(error) = events::widen(&self.bus).await {
+            tracing::warn!(
+                error = report(&error),
+                "the stream of session events keeps its old limit of events for a call; a user from `toolfleet nats-config` may raise it"
+            );
         }
     }
 

@@ -2,7 +2,14 @@
 //!
 //! Nothing depends on them. When NATS is away or slow they are dropped, and the code that reports one never notices.
 
-use std::time::Duration;
+use std::{
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use async_nats::jetstream::{
     self,
@@ -21,23 +28,44 @@ use super::{
 };
 use crate::{
     ids::Label,
-    wire::{event::Event, subjects::Subjects},
+    wire::{event::Event, part, subjects::Subjects},
 };
 
 /// The most events that wait to be sent; further ones are dropped.
 const WAITING_MAX: usize = 4_096;
+/// The most bytes of them together; further ones are dropped.
+const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// How long the stream keeps an event.
 const AGE_MAX: Duration = Duration::from_secs(600);
 /// The most bytes that the stream keeps.
 const BYTES_MAX: i64 = 64 * 1024 * 1024;
-/// The most events of one call that the stream keeps, so that a call with many does not push out the others.
-const PER_CALL_MAX: i64 = 1_000;
+/// The most events of one call that the stream keeps: all of an attempt that tells as many parts as it may, and a report for
+/// every fifth of them, for as long as the stream keeps anything.
+const PER_CALL_MAX: i64 = (part::A_SECOND_MAX + 10) as i64 * AGE_MAX.as_secs() as i64;
+/// The same before tools told parts of their answers.
+const PER_CALL_MAX_BEFORE: i64 = 1_000;
 
 /// Takes events. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Events {
-    sender: Sender<(String, Bytes)>,
+    sender: Sender<WaitingEvent>,
+    /// The bytes of all that wait.
+    bytes: Arc<AtomicUsize>,
     subjects: Subjects,
+}
+
+/// An event on its way. Dropping it frees its room.
+#[derive(Debug)]
+struct WaitingEvent {
+    subject: String,
+    body: Bytes,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Drop for WaitingEvent {
+    fn drop(&mut self) {
+        self.bytes.fetch_sub(self.body.len(), Ordering::Relaxed);
+    }
 }
 
 impl Events {
@@ -47,6 +75,7 @@ impl Events {
         tasks.spawn(publish(bus.clone(), waiting));
         Self {
             sender,
+            bytes: Arc::default(),
             subjects: bus.subjects.clone(),
         }
     }
@@ -64,23 +93,27 @@ impl Events {
         let Some(event) = event().into() else {
             return;
         };
-        let subject = self.subjects.event(tenant, session, event.call_id);
-        if self
-            .sender
-            .try_send((subject, event.to_bytes().into()))
-            .is_err()
-        {
+        let waiting = WaitingEvent {
+            subject: self.subjects.event(tenant, session, event.call_id),
+            body: event.to_bytes().into(),
+            bytes: Arc::clone(&self.bytes),
+        };
+        let size = waiting.body.len();
+        let before = self.bytes.fetch_add(size, Ordering::Relaxed);
+        let fits = before.saturating_add(size) <= WAITING_BYTES_MAX;
+        if !fits || self.sender.try_send(waiting).is_err() {
             tracing::debug!(call = %event.call_id, "an event was dropped: too many wait to be sent");
         }
     }
 }
 
-async fn publish(bus: Bus, mut waiting: Receiver<(String, Bytes)>) {
-    while let Some((subject, body)) = waiting.recv().await {
+async fn publish(bus: Bus, mut waiting: Receiver<WaitingEvent>) {
+    while let Some(mut event) = waiting.recv().await {
         // Without a connection the client would keep the event, and send it when it is stale.
         if !bus.is_connected() {
             continue;
         }
+        let (subject, body) = (mem::take(&mut event.subject), event.body.clone());
         bus.tell(subject, body, "an event was not sent").await;
     }
 }
@@ -119,6 +152,27 @@ pub async fn ensure(bus: &Bus) -> Result<(), BusError> {
         Err(error) if is_taken(&error) => Ok(()),
         Err(error) => Err(BusError::unavailable(doing, error)),
     }
+}
+
+/// Lets a stream that an earlier release made keep as many events of a call as this one tells. A limit that a person chose stays.
+///
+/// # Errors
+///
+/// NATS does not answer, or does not allow it.
+pub async fn widen(bus: &Bus) -> Result<(), BusError> {
+    let Some(stream) = find(bus).await? else {
+        return Ok(());
+    };
+    let mut config = stream.cached_info().config.clone();
+    if config.max_messages_per_subject != PER_CALL_MAX_BEFORE {
+        return Ok(());
+    }
+    config.max_messages_per_subject = PER_CALL_MAX;
+    let jetstream = jetstream::new(bus.client.clone());
+    let widened = jetstream.update_stream(config).await;
+    widened
+        .map(drop)
+        .map_err(|error| BusError::unavailable("widen the stream of events", error))
 }
 
 /// The stream with our settings: in memory, for its contents are worth nothing after a restart.

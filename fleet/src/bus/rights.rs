@@ -102,8 +102,8 @@ impl NatsRole<'_> {
             Self::Service { subjects: served } => {
                 let others = [subjects.every_tool_cancel(), "$SRV.>".to_owned()];
                 Rights {
-                    // What it answers later, with the token that it was given.
-                    publish: vec![subjects.output_endpoint()],
+                    // What it answers later, with the token that it was given; and what it tells meanwhile.
+                    publish: vec![subjects.output_endpoint(), subjects.every_tool_event()],
                     subscribe: [served, &others].concat(),
                     answers: true,
                 }
@@ -160,6 +160,8 @@ fn dispatcher(subjects: &Subjects, tenants: Option<&[Label]>) -> Rights {
         publish.push(api("STREAM.CREATE", stream));
     }
     publish.extend([
+        // One of an earlier release keeps fewer events of a call.
+        api("STREAM.UPDATE", &subjects.events_stream()),
         api("STREAM.MSG.GET", &subjects.watermark_stream()),
         api("STREAM.MSG.GET", &jobs),
         api("STREAM.PURGE", &jobs),
@@ -231,7 +233,11 @@ fn worker(subjects: &Subjects, queues: &[QueueName], services: &[String]) -> Rig
     publish.extend_from_slice(services);
     Rights {
         publish,
-        subscribe: vec![subjects.every_cancel(), subjects.control_changed()],
+        subscribe: vec![
+            subjects.every_cancel(),
+            subjects.control_changed(),
+            subjects.every_tool_event(),
+        ],
         answers: false,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use super::table::{Decision, Happened, Words};
@@ -309,6 +309,12 @@ impl Ending {
     }
 }
 
+/// What an event tells of a stored failure.
+#[derive(Deserialize)]
+struct FailureCode {
+    code: Code,
+}
+
 /// As it is stored.
 pub(super) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("errors have only string keys")
@@ -351,8 +357,32 @@ impl Moved {
         }
     }
 
-    /// The event about it, if the call is decided by the move.
-    pub fn finished(&self, call: CallId, kind: &EndingKind) -> Option<Event> {
+    /// The event about it, if there is one: the call is decided by the move, or an attempt is over and another may follow.
+    pub fn event(&self, ending: &Ending) -> Option<Event> {
+        let call = ending.call_id;
+        match (&ending.kind, &ending.attempt) {
+            (EndingKind::Again { .. }, Some(ended)) => Some(self.retrying(call, ended)),
+            // It waited for somebody, and goes on.
+            (EndingKind::Again { .. }, None) => None,
+            (EndingKind::End(_) | EndingKind::Doubt(_), _) => self.finished(call, &ending.kind),
+        }
+    }
+
+    fn retrying(&self, call: CallId, ended: &EndedAttempt) -> Event {
+        let error = ended.error.as_deref();
+        let failed = error.and_then(|error| serde_json::from_str::<FailureCode>(error).ok());
+        Event {
+            call_id: call,
+            sequence: Event::sequence(self.rev, 0),
+            at: self.moved_at,
+            what: Happening::Retrying {
+                attempt: u32::try_from(self.attempts).unwrap_or(0),
+                code: failed.map(|failed| failed.code),
+            },
+        }
+    }
+
+    fn finished(&self, call: CallId, kind: &EndingKind) -> Option<Event> {
         let decision = kind.decision()?;
         let error = decision.error.as_deref();
         let error: Option<ErrorBody> = error.and_then(|error| serde_json::from_str(error).ok());

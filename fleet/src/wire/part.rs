@@ -12,6 +12,13 @@ pub const IMAGE_MAX: usize = 512 * 1024;
 /// The most bytes of what a tool says that it is doing.
 pub const STEP_MAX: usize = 512;
 
+/// The most bytes of a part as a tool writes it: an image with what is around it.
+pub const JSON_MAX: usize = IMAGE_MAX + 1_024;
+/// The most parts of one attempt that leave in a second.
+pub const A_SECOND_MAX: u32 = 50;
+/// The most bytes of all parts of one attempt together, as [`Part::size`] counts them.
+pub const ATTEMPT_MAX: usize = 4 * 1024 * 1024;
+
 /// What a tool tells of its answer before it is complete.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -66,10 +73,8 @@ impl Part {
     ///
     /// It is something else, empty, or too large.
     pub fn read(json: &[u8]) -> Result<Self, UnfitPart> {
-        // An image with what is around it.
-        let most = IMAGE_MAX + 1024;
-        if json.len() > most {
-            return Err(UnfitPart::TooLarge(most));
+        if json.len() > JSON_MAX {
+            return Err(UnfitPart::TooLarge(JSON_MAX));
         }
         let part: Self = serde_json::from_slice(json).map_err(|_other| UnfitPart::Form)?;
         part.check()?;
@@ -80,22 +85,47 @@ impl Part {
     ///
     /// It is empty, or too large.
     pub fn check(&self) -> Result<(), UnfitPart> {
-        let (bytes, most) = match self {
-            Self::Text(text) => (text.len(), TEXT_MAX),
-            Self::Step(step) => (step.len(), STEP_MAX),
-            Self::Image(image) => {
-                if !image.is_fit() {
-                    return Err(UnfitPart::Image);
-                }
-                (image.b64.len(), IMAGE_MAX)
-            }
-            Self::Value(value) => (value.to_string().len(), TEXT_MAX),
+        let most = match self {
+            Self::Text(_) | Self::Value(_) => TEXT_MAX,
+            Self::Step(_) => STEP_MAX,
+            Self::Image(image) if !image.is_fit() => return Err(UnfitPart::Image),
+            Self::Image(_) => IMAGE_MAX,
         };
-        match bytes {
+        match self.size() {
             0 => Err(UnfitPart::Empty),
             bytes if bytes > most => Err(UnfitPart::TooLarge(most)),
             _fits => Ok(()),
         }
+    }
+
+    /// How many bytes it has: those of its text, of its image in base64, or of its value as JSON.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Step(step) => step.len(),
+            Self::Image(image) => image.b64.len(),
+            Self::Value(value) => value.to_string().len(),
+        }
+    }
+}
+
+impl From<&str> for Part {
+    /// The next characters of the text.
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Part {
+    /// The next characters of the text.
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Image> for Part {
+    fn from(image: Image) -> Self {
+        Self::Image(image)
     }
 }
 
@@ -149,7 +179,7 @@ mod tests {
         assert_eq!(read(&text(0)), Err(UnfitPart::Empty));
         assert_eq!(
             Part::read(&[b'x'; 600_000]),
-            Err(UnfitPart::TooLarge(IMAGE_MAX + 1024))
+            Err(UnfitPart::TooLarge(JSON_MAX))
         );
         for other in [
             json!({"text": "a", "step": "b"}),

@@ -295,6 +295,16 @@ impl Subjects {
         format!("{}.tool.cancel.{call}", self.prefix)
     }
 
+    /// Where the services of tools tell what they do while they are at work.
+    pub fn every_tool_event(&self) -> String {
+        format!("{}.tool.event.*", self.prefix)
+    }
+
+    /// Where a tool's service tells the worker what it does for this call.
+    pub fn tool_event(&self, call: CallId) -> String {
+        format!("{}.tool.event.{call}", self.prefix)
+    }
+
     /// The bell: tools or controls changed, read them again.
     pub fn control_changed(&self) -> String {
         format!("{}.control.changed", self.prefix)

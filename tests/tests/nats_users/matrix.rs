@@ -151,6 +151,8 @@ fn made() -> Vec<(&'static str, String)> {
         ("every_cancel", subjects.every_cancel()),
         ("every_tool_cancel", subjects.every_tool_cancel()),
         ("tool_cancel", subjects.tool_cancel(call)),
+        ("every_tool_event", subjects.every_tool_event()),
+        ("tool_event", subjects.tool_event(call)),
         ("control_changed", subjects.control_changed()),
         ("room", subjects.room()),
         ("repeats", subjects.repeats()),

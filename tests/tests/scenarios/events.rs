@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 use worker::{Effect, Tool, ToolContext, ToolError, Worker};
 
 /// Hears the session `s` of the default tenant.
-async fn follow(fleet: &Fleet) -> Subscriber {
+pub(crate) async fn follow(fleet: &Fleet) -> Subscriber {
     let subject = "toolfleet.v1.default.event.s.*";
     let heard = fleet.client.subscribe(subject).await.unwrap();
     fleet.client.flush().await.unwrap();
@@ -26,7 +26,7 @@ async fn follow(fleet: &Fleet) -> Subscriber {
 }
 
 /// The events of this call up to one that says how it ended, in the order of their numbers.
-async fn heard(events: &mut Subscriber, call: CallId) -> Vec<Value> {
+pub(crate) async fn heard(events: &mut Subscriber, call: CallId) -> Vec<Value> {
     let mut heard = Vec::new();
     let mut finished = false;
     while !finished {
@@ -56,7 +56,7 @@ fn in_order(mut events: Vec<Value>) -> Vec<Value> {
     events
 }
 
-fn kinds(events: &[Value]) -> Vec<&str> {
+pub(crate) fn kinds(events: &[Value]) -> Vec<&str> {
     let kinds = events.iter().map(|event| event["kind"].as_str());
     kinds.map(Option::unwrap).collect()
 }
@@ -73,13 +73,13 @@ async fn a_session_hears_of_every_attempt_and_of_the_end() {
     let heard = heard(&mut events, answer.call_id()).await;
     assert_eq!(
         kinds(&heard),
-        ["accepted", "started", "started", "finished"]
+        ["accepted", "started", "retrying", "started", "finished"]
     );
     assert_eq!(
-        (&heard[1]["attempt"], &heard[2]["attempt"]),
+        (&heard[1]["attempt"], &heard[3]["attempt"]),
         (&json!(1), &json!(2))
     );
-    let end = &heard[3];
+    let end = &heard[4];
     assert_eq!(
         (&end["state"], &end["outcome"], &end["attempts"]),
         (&json!("succeeded"), &json!("success"), &json!(2))

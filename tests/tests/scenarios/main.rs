@@ -64,6 +64,7 @@ mod fallback;
 mod native;
 mod own_executor;
 mod own_tcp;
+mod parts;
 
 mod interceptors;
 mod policies;

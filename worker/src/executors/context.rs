@@ -47,7 +47,7 @@ pub struct AttemptContext {
     pub trace: TraceContext,
     /// Resolves when the attempt must end now: the caller cancelled the call, or the worker's drain time is over.
     pub stop: Stop,
-    /// Where a tool reports its progress.
+    /// Where a tool reports its progress and tells parts of its answer.
     pub progress: Progress,
     /// With what the tool may answer later, where its manifest has `completion`.
     pub completion_token: Option<SecretString>,

@@ -26,7 +26,7 @@ pub use fleet::{
     manifest::Manifest,
     outcome::{Outcome, ToolFailure},
     secrets::Secrets,
-    wire::{code::Code, message::Message},
+    wire::{code::Code, message::Message, part::Part},
 };
 pub use futures_util::future::BoxFuture;
 

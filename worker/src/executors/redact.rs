@@ -32,6 +32,18 @@ pub fn redact(text: &str, secrets: &[SecretString]) -> Option<String> {
     (!found.is_empty()).then(|| found.iter().fold(text.to_owned(), redacted))
 }
 
+/// How many bytes at the end of the text may be the beginning of one of these secrets, whose rest is still to come.
+pub(crate) fn begun(text: &str, secrets: &[SecretString]) -> usize {
+    let of_one = |secret: &str| {
+        let secret = secret.as_bytes();
+        let longest = text.len().min(secret.len().saturating_sub(1));
+        let begins = |length: &usize| text.as_bytes().ends_with(&secret[..*length]);
+        (1..=longest).rev().find(begins).unwrap_or(0)
+    };
+    let lengths = secrets.iter().flat_map(looked_for).map(of_one);
+    lengths.max().unwrap_or(0)
+}
+
 /// A secret, and where it is a scheme and what it is for, as in `Bearer …`, that alone: a tool that was handed the whole header
 /// repeats its second word.
 fn looked_for(secret: &SecretString) -> impl Iterator<Item = &str> {
@@ -74,15 +86,18 @@ pub fn veil(outcome: Outcome, hidden: &[SecretString]) -> Outcome {
 
 /// The outcome without the token with which the tool may answer later, in whatever it says: who reads that could answer for it.
 pub(crate) fn without_token(outcome: Outcome, token: &SecretString) -> Outcome {
-    // What proves it is behind the call's id, which is no secret.
-    let proof = token.expose_secret().rsplit('.').next();
-    let proof = SecretString::from(proof.unwrap_or_default());
-    let hidden = [token.clone(), proof];
+    let hidden = of_token(token);
     veil(outcome.reworded(|text| redact(text, &hidden)), &hidden)
 }
 
+/// What must not be repeated of a token. What proves it is behind the call's id, which is no secret.
+pub(crate) fn of_token(token: &SecretString) -> [SecretString; 2] {
+    let proof = token.expose_secret().rsplit('.').next();
+    [token.clone(), SecretString::from(proof.unwrap_or_default())]
+}
+
 /// Valid JSON with these secrets masked; `None` where it has none. All else stays as it is written.
-pub(super) fn veiled(json: &str, hidden: &[SecretString]) -> Option<String> {
+pub(crate) fn veiled(json: &str, hidden: &[SecretString]) -> Option<String> {
     let occurs = |text: &str| {
         hidden
             .iter()

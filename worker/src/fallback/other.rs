@@ -346,7 +346,7 @@ impl OtherRun<'_> {
             repetition: Repetition {
                 earlier_unknown: false,
             },
-            news: News(None),
+            news: News::default(),
             redact: rendered.redact,
         };
         around.before(&mut context);

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use fleet::{call::Language, fencing::WorkerLock, ids::CallId};
+use fleet::{call::Language, fencing::WorkerLock, ids::CallId, wire::part::Part};
 use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -177,6 +177,23 @@ impl ToolContext {
     /// and never fails, at most ten reports a second are sent on, and the last one always is. Messages have at most 512 bytes.
     pub fn progress(&self, fraction: impl Into<Option<f64>>, message: &str) {
         self.attempt.progress.report(fraction.into(), message);
+    }
+
+    /// Tells a part of the answer before it is complete: the next characters of a text (`told.output("…")`), what the tool is
+    /// doing now ([`Part::Step`]), an image or a sketch of one, or any other value.
+    ///
+    /// Followers of the caller's session see it; a call without a session has none. Parts are news: the result must not depend on
+    /// them and must have all of the answer. It never waits and never fails. Text is joined for 50 ms, at most 50 parts a second
+    /// are sent, in order, and what waits when the tool returns is sent before the end of the call is told. A part that is
+    /// [unfit](Part::check) is left out; beyond 4 MiB, or with 128 parts waiting, all further ones are.
+    pub fn output(&self, part: impl Into<Part>) {
+        self.attempt.progress.output(part);
+    }
+
+    /// Whether anybody may hear of [progress](Self::progress) and [parts](Self::output): the caller named a session. For tools
+    /// that would do extra work to have something to show.
+    pub fn is_followed(&self) -> bool {
+        self.attempt.progress.is_heard()
     }
 
     /// Runs code that blocks its thread on a thread that no other attempt needs.
