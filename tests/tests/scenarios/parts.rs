@@ -1,6 +1,7 @@
 //! Parts of answers: from every kind of tool, in order, bounded, for sessions alone; and what is told between attempts.
 
 mod native;
+mod program;
 mod retrying;
 
 use fleet_tests::{caller::Answer, fleet::Fleet};

@@ -4,7 +4,10 @@
 //! most once: one line of JSON. The environment is not part of it: the guard is started with the tool's environment and passes
 //! it on, so no message and no command line contains a secret.
 
-use std::io::{self, Read};
+use std::{
+    io::{self, Read},
+    path::PathBuf,
+};
 
 use fleet::{ids::AttemptId, manifest::Sandbox, taken_back::TakenBack};
 use serde::{Deserialize, Serialize};
@@ -23,6 +26,9 @@ pub(crate) struct Start {
     /// What it may reach and use; all that the worker's user may when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sandbox: Option<Sandbox>,
+    /// The folder of the pipe into which it writes what it tells while it runs, if it has one, and the pipe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) fifo: Option<(PathBuf, PathBuf)>,
     /// Whose program it is.
     pub(crate) attempt: AttemptId,
     /// How many bytes of stdin follow.
@@ -109,6 +115,7 @@ mod tests {
             args: vec!["é".into()],
             cwd: None,
             sandbox: None,
+            fifo: None,
             attempt: AttemptId::generate(),
             input_bytes,
         }

@@ -35,7 +35,7 @@ mod tree;
 pub(crate) use self::{
     frame::{Ending, GuardReport, NotStarted, Start, encode},
     orphans::{Lost, Registered, end_orphans, is_adopting, register},
-    sandbox::{Excess, Kernel},
+    sandbox::{Excess, Kernel, Tmp},
 };
 pub use self::{orphans::adopt_orphans, serve::main};
 

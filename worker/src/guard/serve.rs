@@ -105,8 +105,8 @@ fn serve() -> io::Result<()> {
             }
         }
     });
-    // The folder goes when no process is left that could write there.
-    let ((tool, inbox, _tmp), unended) = match started {
+    // The folders go when no process is left that could write there.
+    let ((tool, inbox, _folders), unended) = match started {
         Ok(started) => started,
         Err(problem) => return report(&mut control, &GuardReport::NotStarted(problem)),
     };
@@ -224,7 +224,7 @@ fn begin(
     start: &Start,
     input: Vec<u8>,
     control: &UnixStream,
-) -> Result<(Pid, Receiver<Event>, Option<Tmp>), NotStarted> {
+) -> Result<(Pid, Receiver<Event>, Folders), NotStarted> {
     let leash = control.try_clone()?;
     let (events, inbox) = mpsc::sync_channel(EVENTS_MAX);
     let (to_feeder, stdin) = mpsc::sync_channel(1);
@@ -238,17 +238,22 @@ fn begin(
     let to_count = start_counting(start, &events)?;
     spawn(move || watch(leash, &events))?;
     let tmp = match &start.sandbox {
-        Some(sandbox) if sandbox.tmp => Some(Tmp::make()?),
+        Some(sandbox) if sandbox.tmp => Some(Tmp::make("toolfleet-tool")?),
         Some(_) | None => None,
     };
     let (tool, stdin) = start_tool(start, tmp.as_ref())?;
+    // The worker removes it, too, unless it is gone by then.
+    let fifo = start.fifo.clone().map(|(folder, _)| Tmp::made(folder));
     to_feeder.send(stdin).expect("the feeder waits for it");
     to_reaper.send(()).expect("the reaper waits for it");
     if let Some(to_count) = to_count {
         to_count.send(()).expect("the counter waits for it");
     }
-    Ok((tool, inbox, tmp))
+    Ok((tool, inbox, (tmp, fifo)))
 }
+
+/// What is removed when the tool's processes are gone: its own folder, and that of its pipe.
+type Folders = (Option<Tmp>, Option<Tmp>);
 
 /// The thread that counts what a tool with a sandbox uses; it waits for a word.
 fn start_counting(start: &Start, events: &SyncSender<Event>) -> io::Result<Option<SyncSender<()>>> {
@@ -321,6 +326,7 @@ fn start_launcher(
     let launch = Launch {
         sandbox: sandbox.clone(),
         tmp: tmp.map(|tmp| tmp.path().to_owned()),
+        fifo: start.fifo.clone().map(|(_, fifo)| fifo),
         cwd: start.cwd.clone(),
     };
     let launch = serde_json::to_string(&launch).map_err(io::Error::other)?;

@@ -1,7 +1,7 @@
 //! The environment of a program: a few variables of the machine, its manifest's entries, and the facts of the attempt. Nothing
 //! else, for the worker's own environment holds the ledger's password.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::PathBuf};
 
 use fleet::ids::AttemptId;
 use secrecy::{ExposeSecret, SecretString};
@@ -58,6 +58,7 @@ pub(super) fn set<'a>(
     inherited: &[(OsString, OsString)],
     manifest: impl IntoIterator<Item = (&'a String, &'a SecretString)>,
     context: &AttemptContext,
+    fifo: Option<PathBuf>,
 ) {
     command.env_clear();
     command.envs(inherited.iter().map(|(name, value)| (name, value)));
@@ -67,6 +68,10 @@ pub(super) fn set<'a>(
             .map(|(name, value)| (name, value.expose_secret())),
     );
     command.envs(facts(context));
+    command.envs(fifo.map(|fifo| (EVENTS, fifo)));
 }
+
+/// Where a program writes what it tells while it runs.
+const EVENTS: &str = "TOOLFLEET_EVENTS";
 
 const ATTEMPT_ID: &str = "TOOLFLEET_ATTEMPT_ID";

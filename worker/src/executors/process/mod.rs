@@ -1,9 +1,11 @@
 //! Tools that are programs: arguments on stdin, the answer on stdout, no process left behind.
 //!
-//! `program` is what is run and `environment` what it sees. `run` starts it under a guard and observes it; `sandboxes` is which of them may run here; `verdict` says what
+//! `program` is what is run and `environment` what it sees. `fifo` takes what it tells while it runs, in `lines`. `run` starts it under a guard and observes it; `sandboxes` is which of them may run here; `verdict` says what
 //! the observation means.
 
 mod environment;
+mod fifo;
+mod lines;
 mod program;
 mod run;
 mod sandboxes;
@@ -142,14 +144,15 @@ impl Prepared for Program {
             members.insert(name, Value::String(context.idempotency_key.clone()));
         }
         async move {
+            let hidden = hidden(self.secrets(), self.redact_results);
+            context.progress.hide(&hidden);
             let observed = run::run(&self, &context).await;
             let (secrets, left_behind) = (self.secrets(), observed.left_behind);
             let outcome = verdict::verdict(observed, &self.rules);
             let outcome = outcome.reworded(|text| redact(text, &secrets));
-            let redact_results = self.redact_results;
             Returned {
                 left_behind,
-                ..veil(outcome, &hidden(secrets, redact_results)).into()
+                ..veil(outcome, &hidden).into()
             }
         }
         .boxed()

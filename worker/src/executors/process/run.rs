@@ -33,6 +33,7 @@ use tokio::{
 
 use super::{
     environment,
+    fifo::{self, EventFifo},
     program::Program,
     verdict::{EndReason, Observed, ProgramEnd, STDERR_MAX},
 };
@@ -75,8 +76,9 @@ pub(super) async fn run(tool: &Program, context: &AttemptContext) -> Observed {
         );
         return Observed::not_started(what, Some(taken_back));
     }
-    let running = order(tool, context.attempt_id)
-        .and_then(|order| Ok((order, RunningProgram::start(tool, context)?)));
+    let fifo = EventFifo::of(&context.progress);
+    let running = order(tool, context.attempt_id, fifo.as_ref())
+        .and_then(|order| Ok((order, RunningProgram::start(tool, context, fifo)?)));
     let (order, mut running) = match running {
         Ok(started) => started,
         Err(err) => {
@@ -111,7 +113,7 @@ fn whose_fault(err: &io::Error) -> Option<TakenBack> {
 }
 
 /// The message that tells the guard what to run.
-fn order(tool: &Program, attempt: AttemptId) -> io::Result<Vec<u8>> {
+fn order(tool: &Program, attempt: AttemptId, fifo: Option<&EventFifo>) -> io::Result<Vec<u8>> {
     let input = serde_json::to_vec(&tool.arguments)?;
     let too_large = || {
         io::Error::new(
@@ -129,6 +131,7 @@ fn order(tool: &Program, attempt: AttemptId) -> io::Result<Vec<u8>> {
         args: args.to_vec(),
         cwd: tool.spec.cwd.clone(),
         sandbox: tool.sandbox.clone(),
+        fifo: fifo.map(|fifo| (fifo.folder().to_owned(), fifo.path())),
         attempt,
         input_bytes: u32::try_from(input.len()).map_err(|_too_large| too_large())?,
     };
@@ -144,6 +147,8 @@ struct RunningProgram {
     report: Vec<u8>,
     stdout: Pipe,
     stderr: Pipe,
+    /// Open until all its processes are gone.
+    fifo: Option<EventFifo>,
     output_limit: usize,
     /// With more bytes than this on stdout it is ended.
     stdout_max: usize,
@@ -161,7 +166,11 @@ struct Pipe {
 }
 
 impl RunningProgram {
-    fn start(tool: &Program, context: &AttemptContext) -> io::Result<Self> {
+    fn start(
+        tool: &Program,
+        context: &AttemptContext,
+        fifo: Option<EventFifo>,
+    ) -> io::Result<Self> {
         let (ours, theirs) = net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let (stdout, stdout_writer) = Pipe::new()?;
@@ -173,7 +182,14 @@ impl RunningProgram {
             .stdin(OwnedFd::from(theirs))
             .stdout(stdout_writer)
             .stderr(stderr_writer);
-        environment::set(&mut command, &tool.guard.inherited, &tool.env, context);
+        let path = fifo.as_ref().map(EventFifo::path);
+        environment::set(
+            &mut command,
+            &tool.guard.inherited,
+            &tool.env,
+            context,
+            path,
+        );
         let start = |descriptor: RawFd| command.arg(descriptor.to_string()).spawn();
         let lock = &tool.guard.lock;
         let (guard, registered) = guard::register(|| lock.lend(start), Child::id)?;
@@ -185,6 +201,7 @@ impl RunningProgram {
             report: Vec::new(),
             stdout,
             stderr,
+            fifo,
             output_limit: tool.output_limit,
             stdout_max: match tool.rules.effect {
                 Effect::Read => tool.output_limit,
@@ -224,6 +241,7 @@ impl RunningProgram {
                     (self.stdout.seen > self.stdout_max).then_some(EndReason::Overflow)
                 }
                 () = self.stderr.fill_tail() => None,
+                () = fifo::relay(&mut self.fifo) => None,
                 () = sleep_until(context.until), if asked.is_none() => Some(EndReason::Deadline),
                 why = context.stop.told(), if asked.is_none() => Some(EndReason::Stop(why)),
                 () = sleep_until(self.give_up_at), if asked.is_some() => {
@@ -246,6 +264,7 @@ impl RunningProgram {
         self.stdout.drain(room);
         self.stderr.drain(STDERR_REST_MAX);
         self.stderr.keep_tail(STDERR_MAX);
+        self.fifo.iter_mut().for_each(EventFifo::finish);
         (
             mem::take(&mut self.stdout.read),
             mem::take(&mut self.stderr.read),

@@ -125,6 +125,9 @@ pub(super) fn restrict(launch: &Launch, program: &str) -> Result<(), String> {
     if let Some(tmp) = &launch.tmp {
         rules = allow(rules, tmp, read | write)?;
     }
+    if let Some(fifo) = &launch.fifo {
+        rules = allow(rules, fifo, device)?;
+    }
     rules = allow_ports(rules, sandbox).map_err(refused)?;
     let status = rules.restrict_self().map_err(refused)?;
     match status.ruleset {

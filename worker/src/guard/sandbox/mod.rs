@@ -31,7 +31,7 @@ use std::path::PathBuf;
 use fleet::{manifest::Sandbox, said, wire::message::Message};
 use serde::{Deserialize, Serialize};
 
-pub(super) use self::tmp::Tmp;
+pub(crate) use self::tmp::Tmp;
 #[cfg(target_os = "linux")]
 pub(super) use self::{count::watch, launch::launch};
 
@@ -48,6 +48,9 @@ pub(super) struct Launch {
     pub(super) sandbox: Sandbox,
     /// The attempt's own folder.
     pub(super) tmp: Option<PathBuf>,
+    /// The pipe into which it may write what it tells while it runs.
+    #[serde(default)]
+    pub(super) fifo: Option<PathBuf>,
     /// Where it starts, if the manifest says so: it may read what is there.
     pub(super) cwd: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The folder of one attempt.
+//! A folder of one attempt.
 
 use std::{
     fs::{self, DirBuilder},
@@ -9,18 +9,24 @@ use std::{
 
 /// A folder that is removed with all that is in it when this is dropped.
 #[derive(Debug)]
-pub(in crate::guard) struct Tmp(PathBuf);
+pub(crate) struct Tmp(PathBuf);
 
 impl Tmp {
-    /// Makes it, empty, for this user alone.
-    pub(in crate::guard) fn make() -> io::Result<Self> {
-        let name = format!("toolfleet-tool-{}", uuid::Uuid::new_v4());
+    /// Makes it, empty, for this user alone, with a name that begins like this.
+    pub(crate) fn make(kind: &str) -> io::Result<Self> {
+        let name = format!("{kind}-{}", uuid::Uuid::new_v4());
         let path = std::env::temp_dir().join(name);
         DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self(path))
     }
 
-    pub(in crate::guard) fn path(&self) -> &Path {
+    /// One that was made elsewhere.
+    pub(in crate::guard) const fn made(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }
