@@ -114,6 +114,9 @@ pub struct HttpSpec {
     /// Absent: the arguments themselves, for methods that have a body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Value>,
+    /// Whether its answer may be a stream of events, with parts of the answer before the answer itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stream: bool,
 }
 
 impl Kind for HttpSpec {

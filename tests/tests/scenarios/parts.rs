@@ -3,6 +3,7 @@
 mod native;
 mod program;
 mod retrying;
+mod stream;
 
 use fleet_tests::{caller::Answer, fleet::Fleet};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! HTTP tools: one request, one answer, and whether the tool may have acted.
 //!
 //! `request` builds what is sent, of `part`s and an `address`, which `expand`s the manifest's template. `response` says what an
-//! answer means, with `words` for people. All of these are pure. `transport` owns the clients and says what their errors prove;
+//! answer means, with `words` for people; `sse` reads one that comes as a stream of events. All of these are pure. `transport` owns the clients and says what their errors prove;
 //! `resolve` lets names lead only where requests may go. This file sends the request, bounds it and stops it.
 
 mod address;
@@ -10,6 +10,7 @@ mod part;
 mod request;
 mod resolve;
 mod response;
+mod sse;
 mod transport;
 mod words;
 
@@ -38,9 +39,10 @@ use self::{
     part::defect,
     request::{HttpRequest, Template},
     response::{BodyEnd, HttpAnswer, StatusRules},
+    sse::EventStream,
 };
 use super::{
-    AttemptContext, Executor, Prepared, Returned, headers,
+    AttemptContext, Executor, Prepared, Progress, Returned, headers,
     redact::{hidden, veil},
 };
 
@@ -48,6 +50,8 @@ pub use self::transport::HttpExecutorError;
 
 /// Only the message of a refusal is read.
 const REFUSAL_MAX: usize = 64 * 1024;
+/// The most bytes of a stream beside its result: parts have fewer, and what is around them is not much longer.
+const STREAM_MAX: usize = 16 * 1024 * 1024;
 
 /// Runs HTTP tools.
 #[derive(Debug, Clone)]
@@ -99,6 +103,7 @@ impl Executor for HttpExecutor {
                 .map(|completion| completion.statuses.clone())
                 .unwrap_or_default(),
             output_limit: manifest.output_limit,
+            is_stream: spec.stream,
             secrets: template.secrets(),
         };
         let idempotency = manifest.idempotency.as_ref();
@@ -184,6 +189,7 @@ struct HttpAttempt {
 impl Prepared for HttpAttempt {
     fn run(mut self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Returned> {
         let hidden = std::mem::take(&mut self.hidden);
+        context.progress.hide(&hidden);
         let veiled = move |outcome| Returned::from(veil(outcome, &hidden));
         self.attempt(context).map(veiled).boxed()
     }
@@ -263,6 +269,8 @@ async fn exchange(
                     status,
                     ..HttpAnswer::default()
                 }
+            } else if rules.is_stream && is_stream(&response) {
+                read_stream(response, rules.output_limit, &context.progress, cut).await
             } else {
                 read(response, rules.output_limit, cut).await
             };
@@ -292,7 +300,11 @@ fn unanswered(end: BodyEnd, origin: &str) -> Outcome {
             );
             ToolFailure::new(reason.code(), what)
         }
-        BodyEnd::Whole | BodyEnd::TooLarge | BodyEnd::Broken | BodyEnd::TimedOut => {
+        BodyEnd::Whole
+        | BodyEnd::TooLarge
+        | BodyEnd::Broken
+        | BodyEnd::NoResult
+        | BodyEnd::TimedOut => {
             let what = said!(
                 "the attempt's time was over before {origin} answered",
                 "{origin} 还没有响应，这次尝试的时间就到了"
@@ -338,6 +350,57 @@ async fn read<F: Future<Output = BodyEnd>>(
             }
             Ok(Some(chunk)) => answer.body.extend_from_slice(&chunk),
             Ok(None) => break BodyEnd::Whole,
+            Err(_broken) => break BodyEnd::Broken,
+        }
+    };
+    answer
+}
+
+/// Whether the response is a success that comes as a stream of events.
+fn is_stream(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    response.status().is_success() && kind.eq_ignore_ascii_case("text/event-stream")
+}
+
+/// Reads a stream of events up to its result, which is the body, and tells the parts before it.
+async fn read_stream<F: Future<Output = BodyEnd>>(
+    mut response: Response,
+    output_limit: usize,
+    progress: &Progress,
+    mut cut: Pin<Box<F>>,
+) -> HttpAnswer {
+    let mut answer = HttpAnswer {
+        status: response.status().as_u16(),
+        ..HttpAnswer::default()
+    };
+    let mut events = EventStream::up_to(output_limit);
+    let mut room = output_limit.saturating_add(STREAM_MAX);
+    answer.end = loop {
+        let chunk = tokio::select! {
+            biased;
+            chunk = response.chunk() => chunk,
+            end = &mut cut => break end,
+        };
+        match chunk {
+            Ok(Some(chunk)) => {
+                if let Some(result) = events.feed(&chunk, |part| progress.relay(part)) {
+                    let is_whole = !result.is_cut && result.body.len() <= output_limit;
+                    answer.body = result.body;
+                    answer.body.truncate(output_limit);
+                    break if is_whole {
+                        BodyEnd::Whole
+                    } else {
+                        BodyEnd::TooLarge
+                    };
+                }
+                match room.checked_sub(chunk.len()) {
+                    Some(left) => room = left,
+                    None => break BodyEnd::NoResult,
+                }
+            }
+            Ok(None) => break BodyEnd::NoResult,
             Err(_broken) => break BodyEnd::Broken,
         }
     };

@@ -36,6 +36,7 @@ pub(super) struct Template {
     headers: Vec<(HeaderName, Part)>,
     query: Vec<(String, Part)>,
     body: Option<Value>,
+    accept: HeaderValue,
 }
 
 impl Template {
@@ -63,6 +64,11 @@ impl Template {
                 .map(query)
                 .collect::<Result<_, ToolFailure>>()?,
             body: spec.body.clone(),
+            accept: HeaderValue::from_static(if spec.stream {
+                "text/event-stream, application/json"
+            } else {
+                "application/json"
+            }),
         })
     }
 
@@ -90,7 +96,7 @@ impl Template {
         }
         let body = self.body(arguments);
         let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, self.accept.clone());
         if body.is_some() {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }

@@ -25,6 +25,8 @@ pub(super) struct StatusRules {
     /// The tool has taken the call and answers later.
     pub(super) later_statuses: Vec<u16>,
     pub(super) output_limit: usize,
+    /// Whether an answer may be a stream of events.
+    pub(super) is_stream: bool,
     /// Masked in every message.
     pub(super) secrets: Vec<SecretString>,
 }
@@ -47,6 +49,8 @@ pub(super) enum BodyEnd {
     Whole,
     TooLarge,
     Broken,
+    /// A stream of events ended, or went on beyond every bound, without the event that has the answer.
+    NoResult,
     TimedOut,
     Stopped(StopReason),
 }
@@ -156,6 +160,14 @@ fn success(rules: &StatusRules, answer: &HttpAnswer) -> Outcome {
             Message::fixed(
                 "the tool's answer broke off in the middle",
                 "工具返回结果时中途断开",
+            ),
+        )),
+        // Its status came before it had done anything.
+        BodyEnd::NoResult => Outcome::Unknown(fail(
+            Code::Unavailable,
+            Message::fixed(
+                "the tool's stream ended without the event that has its result",
+                "工具的事件流在给出结果事件之前就结束了",
             ),
         )),
         BodyEnd::TimedOut => Outcome::Unknown(fail(

@@ -8,6 +8,7 @@ fn rules(write: bool) -> StatusRules {
         business_statuses: vec![400, 404, 409, 422],
         not_applied_statuses: vec![503, 422],
         later_statuses: Vec::new(),
+        is_stream: false,
         output_limit: 100,
         secrets: Vec::new(),
     }

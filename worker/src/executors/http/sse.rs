@@ -1,0 +1,231 @@
+//! An answer that comes as a stream of events (`text/event-stream`): `output` has a part, `result` has the answer. Pure, and
+//! bounded: of what is too long only a beginning is kept.
+
+use fleet::wire::part::JSON_MAX;
+
+/// The most bytes of a field's name and of an event's; none that counts is as long.
+const NAME_MAX: usize = 16;
+
+/// Reads such a stream.
+#[derive(Debug)]
+pub(super) struct EventStream {
+    /// The most bytes of data that are kept.
+    most: usize,
+    line: Vec<u8>,
+    /// Whether bytes of the line were left out.
+    is_cut: bool,
+    /// Whether the last byte was CR: an LF behind it ends nothing.
+    after_cr: bool,
+    event: StreamEvent,
+}
+
+/// An event that has begun.
+#[derive(Debug, Default)]
+struct StreamEvent {
+    name: Vec<u8>,
+    data: Option<Vec<u8>>,
+    /// Whether bytes of its data were left out.
+    is_cut: bool,
+}
+
+/// The answer of a tool that streams.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct StreamedResult {
+    /// What the body would have been.
+    pub(super) body: Vec<u8>,
+    /// Whether bytes of it were left out.
+    pub(super) is_cut: bool,
+}
+
+impl EventStream {
+    /// With answers of at most so many bytes.
+    pub(super) fn up_to(output_limit: usize) -> Self {
+        Self {
+            most: output_limit.max(JSON_MAX),
+            line: Vec::new(),
+            is_cut: false,
+            after_cr: false,
+            event: StreamEvent::default(),
+        }
+    }
+
+    /// Reads on, and gives the data of each `output` to `each`. Returns the answer as soon as it is complete; what follows it
+    /// does not count.
+    pub(super) fn feed(
+        &mut self,
+        bytes: &[u8],
+        mut each: impl FnMut(&[u8]),
+    ) -> Option<StreamedResult> {
+        let mut rest = bytes;
+        while let Some(first) = rest.first() {
+            if std::mem::take(&mut self.after_cr) && *first == b'\n' {
+                rest = &rest[1..];
+                continue;
+            }
+            let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            self.add(&rest[..end.unwrap_or(rest.len())]);
+            let end = end?;
+            self.after_cr = rest[end] == b'\r';
+            rest = &rest[end + 1..];
+            if let Some(result) = self.end_line(&mut each) {
+                return Some(result);
+            }
+        }
+        None
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        let room = (self.most + NAME_MAX).saturating_sub(self.line.len());
+        self.is_cut |= bytes.len() > room;
+        self.line.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    fn end_line(&mut self, each: &mut impl FnMut(&[u8])) -> Option<StreamedResult> {
+        let is_cut = std::mem::take(&mut self.is_cut);
+        if self.line.is_empty() {
+            return self.end_event(each);
+        }
+        let line = self
+            .line
+            .strip_prefix(b"\xef\xbb\xbf")
+            .unwrap_or(&self.line);
+        let (field, value) = match line.iter().position(|byte| *byte == b':') {
+            Some(colon) => (&line[..colon], &line[colon + 1..]),
+            None => (line, &[][..]),
+        };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        let event = &mut self.event;
+        match field {
+            b"event" => event.name = value[..value.len().min(NAME_MAX)].to_vec(),
+            b"data" => {
+                let data = match &mut event.data {
+                    Some(data) => {
+                        data.push(b'\n');
+                        data
+                    }
+                    none => none.insert(Vec::new()),
+                };
+                let room = (self.most + 1).saturating_sub(data.len());
+                event.is_cut |= is_cut || value.len() > room;
+                data.extend_from_slice(&value[..value.len().min(room)]);
+            }
+            _comments_and_other_fields => {}
+        }
+        self.line.clear();
+        None
+    }
+
+    fn end_event(&mut self, each: &mut impl FnMut(&[u8])) -> Option<StreamedResult> {
+        let StreamEvent { name, data, is_cut } = std::mem::take(&mut self.event);
+        match (&name[..], data) {
+            (b"output", Some(part)) if !is_cut => {
+                each(&part);
+                None
+            }
+            (b"result", data) => Some(StreamedResult {
+                body: data.unwrap_or_default(),
+                is_cut,
+            }),
+            _others => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The parts and the answer, fed in chunks of this size.
+    fn read(stream: &[u8], chunk: usize) -> (Vec<String>, Option<StreamedResult>) {
+        let (mut events, mut parts) = (EventStream::up_to(100), Vec::new());
+        for bytes in stream.chunks(chunk) {
+            let text = |part: &[u8]| parts.push(String::from_utf8_lossy(part).into_owned());
+            if let Some(result) = events.feed(bytes, text) {
+                return (parts, Some(result));
+            }
+        }
+        (parts, None)
+    }
+
+    fn whole(body: &str) -> Option<StreamedResult> {
+        Some(StreamedResult {
+            body: body.as_bytes().to_vec(),
+            is_cut: false,
+        })
+    }
+
+    #[test]
+    fn a_stream_is_read_however_its_lines_end_and_however_it_is_cut() {
+        for end in ["\n", "\r\n", "\r"] {
+            let lines = [
+                "\u{feff}: hello",
+                "event: output",
+                "data: {\"text\":",
+                "data: \"a\"}",
+                "",
+                "event:output",
+                "data:b",
+                "id: 7",
+                "",
+                "data: of no name",
+                "",
+                "event: other",
+                "data: x",
+                "",
+                "retry: 1",
+                "event: output",
+                "",
+                "event: result",
+                "data: {}",
+                "",
+                "event: result",
+                "data: late",
+                "",
+            ];
+            let stream = lines.map(|line| format!("{line}{end}")).concat();
+            for chunk in [1, 2, 3, 7, 1_000] {
+                let (parts, result) = read(stream.as_bytes(), chunk);
+                assert_eq!(parts, ["{\"text\":\n\"a\"}", "b"], "{end:?} {chunk}");
+                assert_eq!(result, whole("{}"));
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_counts_only_when_it_is_complete() {
+        for stream in [
+            &b""[..],
+            b"event: result\ndata: {}",
+            b"event: result\ndata: {}\n",
+            b"data: {}\n\n",
+            b"event: results\ndata: {}\n\n",
+            b"{}\n\n",
+            b"\xff\xfe\0\n\n",
+        ] {
+            assert_eq!(read(stream, 1_000), (vec![], None), "{stream:?}");
+        }
+        assert_eq!(read(b"event: result\n\n", 5).1, whole(""));
+        assert_eq!(read(b"data: 1\nevent: result\n\n", 5).1, whole("1"));
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_and_forgotten_and_the_rest_is_read() {
+        let long = "x".repeat(JSON_MAX + 100);
+        let stream = format!(
+            "event: output\ndata: {long}\n\nevent: output\ndata: y\n\nevent: result\ndata: {long}\n\n"
+        );
+        let (parts, result) = read(stream.as_bytes(), 10_000);
+        assert_eq!(parts, ["y"]);
+        let result = result.unwrap();
+        assert!(result.is_cut && result.body.len() > 100);
+        let many = format!("event: output\n{}\n", "data: 0123456789\n".repeat(100_000));
+        let mut events = EventStream::up_to(100);
+        assert_eq!(
+            events.feed(many.as_bytes(), |_| panic!("it was too long")),
+            None
+        );
+        let huge = vec![b'z'; 10_000_000];
+        assert_eq!(events.feed(&huge, |_| panic!("nothing has ended")), None);
+        assert!(events.line.len() <= JSON_MAX + NAME_MAX);
+    }
+}
