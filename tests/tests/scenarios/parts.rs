@@ -3,6 +3,7 @@
 mod native;
 mod program;
 mod retrying;
+mod service;
 mod stream;
 
 use fleet_tests::{caller::Answer, fleet::Fleet};

@@ -16,6 +16,7 @@ use tokio::time::{sleep_until, timeout};
 use super::{
     reply::Reply,
     request::{self, NatsRequest},
+    told::ServiceEvents,
 };
 use crate::executors::{AttemptContext, StopReason, headers};
 
@@ -71,8 +72,12 @@ pub(super) async fn exchange(
     let sent = tokio::select! {
         biased;
         end = &mut cut => return Heard::NotSent(not_begun(end)),
-        sent = send(bus, subject, request) => sent,
+        sent = async {
+            let events = ServiceEvents::of(bus, context).await;
+            (events, send(bus, subject, request).await)
+        } => sent,
     };
+    let (mut events, sent) = sent;
     let mut replies = match sent {
         Ok(replies) => replies,
         Err(problem) => return Heard::NotSent(problem.failure(body, bus.payload_max())),
@@ -83,7 +88,10 @@ pub(super) async fn exchange(
         tokio::select! {
             biased;
             reply = replies.next() => match reply {
-                Some(reply) => return Heard::Reply(Reply::read(reply)),
+                Some(reply) => {
+                    events.finish();
+                    return Heard::Reply(Reply::read(reply));
+                }
                 // The client itself has ended.
                 None => break WaitEnd::Lost,
             },
@@ -95,6 +103,7 @@ pub(super) async fn exchange(
                     break WaitEnd::Lost;
                 }
             }
+            () = events.relay() => {}
         }
     };
     Heard::Nothing {

@@ -1,6 +1,7 @@
 //! Tools that are a request to a NATS service.
 //!
-//! `request` builds what is sent, `reply` says what a reply means; both are pure. `exchange` sends once and waits. This file
+//! `request` builds what is sent, `reply` says what a reply means; both are pure. `exchange` sends once and waits, and `told`
+//! hears what the service tells meanwhile. This file
 //! puts them together, and says what a missing reply means.
 //!
 //! Certainty rests on three facts about the client. First, it sends in the order in which it was given messages, and a flush
@@ -12,6 +13,7 @@
 mod exchange;
 mod reply;
 mod request;
+mod told;
 
 use std::sync::{
     Arc,
@@ -138,7 +140,9 @@ struct PreparedNats {
 impl Prepared for PreparedNats {
     fn run(self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Returned> {
         async move {
-            let request = match self.draft.fill(&context) {
+            let events = || self.bus.subjects.tool_event(context.call_id);
+            let events = context.progress.is_heard().then(events);
+            let request = match self.draft.fill(&context, events) {
                 Ok(request) => request,
                 Err(failure) => return Outcome::NotStarted(failure).into(),
             };

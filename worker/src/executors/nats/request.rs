@@ -14,6 +14,8 @@ use crate::executors::{AttemptContext, headers};
 
 /// The header of the attempt's id, which a cancellation names. Other kinds of tools have no such header.
 pub(super) const ATTEMPT_ID: &str = "attempt-id";
+/// The header of the subject on which the service may tell what it does.
+const EVENTS: &str = "events";
 /// The most bytes of the headers: `Toolfleet-Meta` has at most 4 KiB, and escapes may make it six times as long.
 pub(super) const HEADERS_MAX: usize = 32 * 1024;
 
@@ -94,12 +96,16 @@ impl NatsDraft {
         Err(too_large(body, payload_max))
     }
 
-    /// Adds what this attempt carries.
+    /// Adds what this attempt carries; `events` is where its service may tell what it does.
     ///
     /// # Errors
     ///
     /// The key is not a valid header value.
-    pub(super) fn fill(self, context: &AttemptContext) -> Result<NatsRequest, ToolFailure> {
+    pub(super) fn fill(
+        self,
+        context: &AttemptContext,
+        events: Option<String>,
+    ) -> Result<NatsRequest, ToolFailure> {
         let key = &context.idempotency_key;
         let mut message = HeaderMap::new();
         for (name, value) in headers::headers(context)? {
@@ -112,6 +118,9 @@ impl NatsDraft {
             headers::fact_name(ATTEMPT_ID),
             context.attempt_id.to_string(),
         );
+        if let Some(events) = events {
+            message.insert(headers::fact_name(EVENTS), events);
+        }
         let body = match self.body {
             Body::Ready(body) => body,
             Body::AwaitsKey {
