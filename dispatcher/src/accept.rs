@@ -14,7 +14,6 @@ use tracing::Instrument;
 use crate::{
     admission::{self, Facts},
     answer::Answer,
-    arguments::{SHORT, aside},
     check::{self, Submission, TurnedAway},
     commit,
     door::Door,
@@ -51,14 +50,7 @@ async fn read(request: &Request<'_>) -> Result<Submission, Refusal> {
     let tenant = request.tenant()?;
     let tool = request.tool()?;
     let headers = request.headers()?;
-    if request.body.len() <= SHORT {
-        return Submission::read(tenant, tool, headers, request.body);
-    }
-    let body = request.body.to_vec();
-    Box::pin(aside(move || {
-        Submission::read(tenant, tool, headers, &body)
-    }))
-    .await
+    Submission::of(tenant, tool, headers, request.body).await
 }
 
 async fn answer(door: &Door, mut submission: Submission) -> Result<Answer, Refusal> {

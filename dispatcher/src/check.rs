@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
 use crate::{
-    arguments::{self, Arguments, Fitting},
+    arguments::{self, Arguments, Fitting, SHORT, aside},
     key,
     refusal::Refusal,
 };
@@ -52,6 +52,20 @@ pub(crate) struct TurnedAway {
 }
 
 impl Submission {
+    /// Reads these arguments, as far as that is possible without the tool; long ones on a blocking thread.
+    pub(crate) async fn of(
+        tenant: Label,
+        tool: ToolName,
+        headers: RequestHeaders,
+        body: &[u8],
+    ) -> Result<Self, Refusal> {
+        if body.len() <= SHORT {
+            return Self::read(tenant, tool, headers, body);
+        }
+        let body = body.to_vec();
+        Box::pin(aside(move || Self::read(tenant, tool, headers, &body))).await
+    }
+
     /// Reads these arguments, as far as that is possible without the tool.
     pub(crate) fn read(
         tenant: Label,
@@ -124,6 +138,23 @@ pub(crate) async fn check(
         None => None,
     };
     Err(TurnedAway { refusal, key })
+}
+
+/// The tool of a submission, and its arguments as that tool gets them, or why they do not fit it. Nothing else of the submission is looked
+/// at.
+///
+/// # Errors
+///
+/// There is no such tool that takes calls.
+pub(crate) async fn fitted(
+    registry: &Registry,
+    pool: &PgPool,
+    submission: &mut Submission,
+) -> Result<(Arc<Tool>, Result<Arguments, Refusal>), Refusal> {
+    let tool = tool_for(registry, submission)?;
+    let args = std::mem::take(&mut submission.args);
+    let arguments = submission.fit(args, &tool, pool).await;
+    Ok((tool, arguments))
 }
 
 async fn check_new(

@@ -5,8 +5,9 @@ use std::pin::Pin;
 use fleet::wire::subjects::Subjects;
 
 use crate::{
-    accept, answer::Answer, approve, batch, cancel, control, door::Door, get, listing, output,
-    preview, rates::Sender, refusal::Refusal, request::Request, settle, slots::RequestPermit,
+    accept, answer::Answer, approve, batch, cancel, control, door::Door, examine, get, listing,
+    output, preview, rates::Sender, refusal::Refusal, request::Request, settle,
+    slots::RequestPermit,
 };
 
 /// A verb of the door, and its subject.
@@ -36,7 +37,7 @@ enum Handler {
 type Answering<'a> = Pin<Box<dyn Future<Output = Result<Answer, Refusal>> + Send + 'a>>;
 
 /// All of them.
-pub(crate) static ENDPOINTS: [Endpoint; 12] = [
+pub(crate) static ENDPOINTS: [Endpoint; 13] = [
     Endpoint {
         name: "call",
         subject: Subjects::call_endpoint,
@@ -60,6 +61,13 @@ pub(crate) static ENDPOINTS: [Endpoint; 12] = [
         more_at_once: 0,
         of_operators: true,
         handler: Handler::One(|door, request| Box::pin(get::get(door, request))),
+    },
+    Endpoint {
+        name: "check",
+        subject: Subjects::check_endpoint,
+        more_at_once: 0,
+        of_operators: true,
+        handler: Handler::One(|door, request| Box::pin(examine::examine(door, request))),
     },
     Endpoint {
         name: "tools",
@@ -176,6 +184,7 @@ mod tests {
             operators("_INBOX_operator.a.b"),
             [
                 "get",
+                "check",
                 "cancel",
                 "output",
                 "admin-approve",

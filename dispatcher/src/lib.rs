@@ -9,7 +9,7 @@
 //!   `publish` rings the bell, `hand_over` tells who has to run it where no worker does, `replay` answers for calls that exist already;
 //! - `waiters` are the callers that wait, `expiry` knows which calls expire soon, `answer` and `refusal` are what callers get,
 //!   `respond` sends it;
-//! - the other verbs: `batch` brings many calls to the same door, `get`, `listing`, `cancel`, `settle`, `output` and `control` read a short
+//! - the other verbs: `batch` brings many calls to the same door, `examine` says what it would say of arguments, `get`, `listing`, `cancel`, `settle`, `output` and `control` read a short
 //!   `form`; `preview` asks another tool before somebody decides, with the arguments that `question` makes of a template, as the sweep's
 //!   probes do; `news` publishes what they decide;
 //! - `sweep` runs beside all of this and finds what was lost.
@@ -61,6 +61,8 @@ mod respond;
 
 // The other verbs.
 mod batch;
+
+mod examine;
 
 mod form;
 mod get;

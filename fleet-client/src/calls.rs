@@ -170,6 +170,28 @@ impl FleetClient {
         .await
     }
 
+    /// What the door would say of the arguments of this call, of which nothing is stored; of its options only version and language count.
+    ///
+    /// The answer has a `verdict`, or is a refusal. Safe to repeat.
+    ///
+    /// # Errors
+    ///
+    /// [`FleetClient::ask`].
+    pub async fn check(&self, submission: Submission) -> Result<Answer, AskError> {
+        let Submission {
+            tenant,
+            tool,
+            args,
+            options,
+        } = submission;
+        let subject = self.subjects().check(&tenant, tool.as_str());
+        let question = Question {
+            headers: options.headers(),
+            ..Question::new(subject, args)
+        };
+        self.ask(question).await
+    }
+
     /// The state of a call: at once, or when it is decided, or when this wait of at most 300 s is over.
     ///
     /// # Errors

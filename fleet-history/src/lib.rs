@@ -24,6 +24,7 @@
 //! controls   the controls that hold, and every change of one
 //! tokens     the tokens of clients over HTTP, without what proves them
 //! interceptors  those of workers' programs: who has them, and what they did
+//! pages      controls, interceptors, breakers and limits page by page, as all may be seen or as one tenant sees them
 //! news       moves after a given one, call by call
 //! explain    the one reason why a call is not running, or how it ended
 //! ```
@@ -67,6 +68,8 @@ pub mod controls;
 pub mod tokens;
 
 pub mod interceptors;
+
+pub mod pages;
 
 pub mod news;
 

@@ -2,11 +2,11 @@
 
 use ::arguments::ParseCode;
 pub use ::arguments::{
-    Coercing, Coercion, Fitted, Level, Limits, ParseError, Rule, Schema, SchemaProblem, Violation,
-    Violations, count, parse, parse_any,
+    Coercing, Coercion, Fitted, Inner, Level, Limits, ParseError, Rule, Schema, SchemaProblem,
+    Violation, Violations, count, inner, parse, parse_any,
 };
 pub(crate) use ::arguments::{
-    Inner, WRAPPERS, inner, keywords, nearest, pointer_segment, shorten, unfit_defaults,
+    WRAPPERS, keywords, nearest, pointer_segment, shorten, unfit_defaults,
 };
 
 use crate::wire::code::Code;

@@ -9,7 +9,7 @@ use axum::{
 use fleet::{
     ids::{CallId, Label},
     tokens::Scope,
-    wire::code::Code,
+    wire::{code::Code, headers::RequestHeaders},
 };
 use fleet_client::Question;
 
@@ -18,7 +18,7 @@ use crate::{
     ask::Dispatchers,
     auth::{no_token, principal::Principal},
     forward::Preference,
-    headers::TENANT,
+    headers::{LANGUAGE, TENANT},
     query::Query,
     refusal::{Refused, Repeatable},
 };
@@ -61,28 +61,60 @@ impl Asked {
     ///
     /// `invalid_tenant`, `forbidden`.
     pub(crate) fn tenant(&self, principal: &Principal) -> Result<Label, Refused> {
-        let mut lines = self.headers.get_all(&TENANT).iter();
-        let named = match (lines.next(), lines.next()) {
-            (None, _) => None,
-            (Some(line), None) => {
-                let text = line.to_str().unwrap_or_default();
-                let read = text.parse();
-                Some(read.map_err(|bad| Refused::name(Code::InvalidTenant, &bad))?)
-            }
-            (Some(_), Some(_)) => {
-                let bad = "".parse::<Label>().expect_err("a tenant has a name");
-                return Err(Refused::name(Code::InvalidTenant, &bad));
-            }
-        };
-        principal.tenant(named)
+        principal.tenant(self.named_tenant()?)
     }
 
-    /// Its query, which may have these parameters.
+    /// How far it reaches: to a tenant, or (`None`) to all of them.
     ///
     /// # Errors
     ///
-    /// It has others.
+    /// `invalid_tenant`, `forbidden`.
+    pub(crate) fn reach(&self, principal: &Principal) -> Result<Option<Label>, Refused> {
+        principal.reach(self.named_tenant()?)
+    }
+
+    fn named_tenant(&self) -> Result<Option<Label>, Refused> {
+        let mut lines = self.headers.get_all(&TENANT).iter();
+        match (lines.next(), lines.next()) {
+            (None, _) => Ok(None),
+            (Some(line), None) => {
+                let text = line.to_str().unwrap_or_default();
+                let read = text.parse();
+                read.map(Some)
+                    .map_err(|bad| Refused::name(Code::InvalidTenant, &bad))
+            }
+            (Some(_), Some(_)) => {
+                let bad = "".parse::<Label>().expect_err("a tenant has a name");
+                Err(Refused::name(Code::InvalidTenant, &bad))
+            }
+        }
+    }
+
+    /// Its query, which may have these parameters. Its language is looked at, too: nobody else does that here.
+    ///
+    /// # Errors
+    ///
+    /// It has others; `header_invalid`.
     pub(crate) fn query(&self, known: &[&str]) -> Result<Query, Refused> {
+        let name = LANGUAGE;
+        let lines: Vec<(&str, &str)> = self
+            .headers
+            .get_all(&name)
+            .iter()
+            .map(|line| (name.as_str(), line.to_str().unwrap_or_default()))
+            .collect();
+        if let Err(bad) = RequestHeaders::read(&lines) {
+            return Err(Refused::new(bad.code, bad.message()));
+        }
+        self.query_of_call(known)
+    }
+
+    /// The query of a request whose headers all go to the door, which judges them.
+    ///
+    /// # Errors
+    ///
+    /// It has other parameters than these.
+    pub(crate) fn query_of_call(&self, known: &[&str]) -> Result<Query, Refused> {
         Query::read(self.query.as_deref(), known)
     }
 

@@ -28,6 +28,8 @@ pub(crate) const BATCH_MAX: usize = 8 * 1024 * 1024;
 pub(crate) const OUTPUT_MAX: usize = Limits::ANSWER.bytes + 16 * 1024;
 /// A reason, and what stands around it.
 pub(crate) const FORM_MAX: usize = 32 * 1024;
+/// A control, as over NATS.
+pub(crate) const CONTROL_MAX: usize = 64 * 1024;
 /// Room that is made before a body has come.
 const AT_FIRST: usize = 16 * 1024;
 /// How long a body may take.

@@ -33,16 +33,7 @@ impl Decision {
     ///
     /// The body says it, too.
     pub(crate) fn by(&mut self, principal: &Principal) -> Result<(), Refused> {
-        let Some(name) = principal.name() else {
-            return Ok(());
-        };
-        let what = Message::fixed(
-            "the token says who decides: leave actor out",
-            "token 已说明由谁决定：请去掉 actor",
-        );
-        self.0.refuse("actor", what)?;
-        self.0.push("actor", &name);
-        Ok(())
+        self.0.name_actor(principal.name())
     }
 
     /// Whether there is such a field.

@@ -99,6 +99,24 @@ impl Fields {
         }
         Ok(())
     }
+
+    /// Names who decides: the token of this name. `None`: nobody was asked for one, and whoever decides says it.
+    ///
+    /// # Errors
+    ///
+    /// The caller says it, too.
+    pub(crate) fn name_actor(&mut self, token: Option<&str>) -> Result<(), Refused> {
+        let Some(name) = token else {
+            return Ok(());
+        };
+        let what = Message::fixed(
+            "the token says who decides: leave actor out",
+            "token 已说明由谁决定：请去掉 actor",
+        );
+        self.refuse("actor", what)?;
+        self.push("actor", &name);
+        Ok(())
+    }
 }
 
 impl<'de> Deserialize<'de> for Fields {

@@ -15,6 +15,8 @@ pub(crate) const CALL_ID: HeaderName = HeaderName::from_static("toolfleet-call-i
 pub(crate) const DEGRADED: HeaderName = HeaderName::from_static("toolfleet-degraded");
 /// Whose call it is, where a token is for more than one tenant.
 pub(crate) const TENANT: HeaderName = HeaderName::from_static("toolfleet-tenant");
+/// The language of messages.
+pub(crate) const LANGUAGE: HeaderName = HeaderName::from_static("toolfleet-language");
 /// What becomes of the call when its caller goes away.
 pub(crate) const ON_DISCONNECT: HeaderName = HeaderName::from_static("toolfleet-on-disconnect");
 /// Data for the tool; the gateway adds who asks.

@@ -7,9 +7,9 @@
 //!
 //! - `edge` takes connections and looks at what stands before a body: whom it is for, from which page, and who asks (`auth`);
 //! - `api` has the endpoints: a row each, and a file for what stands behind it. `asked` is what is known of a request, `query` and `body` its
-//!   parts, `forward` its headers on their way to NATS, `form` and `decision` its fields;
+//!   parts, `page` what is wanted of a list, `forward` its headers on their way to NATS, `form` and `decision` its fields;
 //! - `ask` asks the dispatchers, `submit` makes a call and waits for it, `wait` waits for one whose id is known; `views` says why the history
-//!   cannot be read;
+//!   cannot be read; `openapi` is the document that describes the API;
 //! - `answer` makes their answer one over HTTP, by the table in `status`; `refusal` is what the gateway says itself, `headers` their names;
 //! - `state` is what all endpoints work on, `run` starts and stops it in order.
 
@@ -26,6 +26,7 @@ mod body;
 mod decision;
 mod form;
 mod forward;
+mod page;
 mod query;
 
 mod ask;
@@ -33,6 +34,8 @@ mod submit;
 mod wait;
 
 mod views;
+
+mod openapi;
 
 mod answer;
 mod headers;
@@ -47,3 +50,8 @@ pub use config::{Auth, Config};
 pub use edge::hosts::{HostName, WebOrigin};
 pub use error::RunError;
 pub use run::run;
+
+/// The document of OpenAPI 3.1 that describes the API, as it is served at `/v1/openapi.json`: complete, without references to files.
+pub fn document() -> &'static serde_json::Value {
+    openapi::bundle::document()
+}

@@ -19,11 +19,14 @@
 //! caller       submits calls, with any headers and bodies
 //! load         many callers that ask again with their keys
 //! web          a client of HTTP that sends any bytes
+//! web_answer   what it is answered
+//! described    whether that is what the document of the API says
 //! invariants   the promises that hold at the end of every scenario
 //! ```
 
 mod bus;
 pub mod caller;
+pub mod described;
 mod endpoints;
 mod failover;
 pub mod fleet;
@@ -41,4 +44,5 @@ pub mod running;
 pub mod shipped;
 pub mod wait;
 pub mod web;
+mod web_answer;
 pub mod witness;

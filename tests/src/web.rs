@@ -1,12 +1,16 @@
-//! A client of HTTP that sends what it is told, byte for byte, on a connection for each request.
+//! A client of HTTP that sends what it is told, byte for byte, on a connection for each request. Every answer is held against the document
+//! of the API.
 
 use std::net::SocketAddr;
 
-use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
+
+pub use crate::web_answer::WebAnswer;
+
+use crate::described;
 
 /// Where a gateway is.
 #[derive(Debug, Clone, Copy)]
@@ -22,17 +26,6 @@ pub struct WebRequest {
     line: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
-}
-
-/// An answer as it came.
-#[derive(Debug, Clone)]
-pub struct WebAnswer {
-    /// The status.
-    pub status: u16,
-    /// The lines of its head.
-    pub headers: Vec<(String, String)>,
-    /// Its body.
-    pub body: Vec<u8>,
 }
 
 impl Web {
@@ -125,8 +118,15 @@ impl WebRequest {
     }
 
     /// Sends it; `None` where there is no answer.
+    ///
+    /// # Panics
+    ///
+    /// The answer is none that the document of the API describes.
     pub async fn try_send(&self) -> Option<WebAnswer> {
-        self.web.bytes(&self.to_bytes()).await
+        let answer = self.web.bytes(&self.to_bytes()).await?;
+        let problem = described::problem(&self.line, &answer);
+        assert!(problem.is_none(), "{}", problem.unwrap_or_default());
+        Some(answer)
     }
 
     /// Sends it, and leaves the connection to the test.
@@ -136,52 +136,5 @@ impl WebRequest {
     /// The gateway takes none.
     pub async fn open(self) -> TcpStream {
         self.web.open(&self.to_bytes()).await
-    }
-}
-
-impl WebAnswer {
-    /// The answer in these bytes.
-    pub fn read(bytes: &[u8]) -> Option<Self> {
-        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
-        let head = std::str::from_utf8(&bytes[..end]).ok()?;
-        let mut lines = head.split("\r\n");
-        let status: u16 = lines.next()?.split(' ').nth(1)?.parse().ok()?;
-        if status == 100 {
-            return Self::read(&bytes[end + 4..]);
-        }
-        let headers = lines.filter_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            Some((name.to_owned(), value.trim().to_owned()))
-        });
-        Some(Self {
-            status,
-            headers: headers.collect(),
-            body: bytes[end + 4..].to_vec(),
-        })
-    }
-
-    /// A header's value, or nothing.
-    pub fn header(&self, name: &str) -> &str {
-        let found = self
-            .headers
-            .iter()
-            .find(|(given, _)| given.eq_ignore_ascii_case(name));
-        found.map_or("", |(_, value)| value)
-    }
-
-    /// Its body as JSON; `null` where it is none.
-    pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_default()
-    }
-
-    /// Its body as text.
-    pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body).into_owned()
-    }
-
-    /// The code of its error, or nothing.
-    pub fn code(&self) -> String {
-        let code = &self.json()["error"]["code"];
-        code.as_str().unwrap_or_default().to_owned()
     }
 }

@@ -209,6 +209,7 @@ async fn what_the_other_verbs_are_sent_must_have_their_form() {
             Code::InvalidArguments,
         ),
         ("tools", r#"{"format":"xml"}"#, Code::InvalidArguments),
+        ("check", "{}", Code::InvalidToolName),
         ("cancel", r#"{"call_id":"7"}"#, Code::InvalidId),
         ("cancel", "[]", Code::InvalidArguments),
         ("admin-settle", r#"{"call_id":"7"}"#, Code::InvalidArguments),
@@ -227,6 +228,20 @@ async fn what_the_other_verbs_are_sent_must_have_their_form() {
     }
     let tools = ask(&door, "tools", &request("", "")).await;
     assert_eq!((code(&tools), &read(&tools)["tools"]), (None, &json!([])));
+}
+
+#[tokio::test]
+async fn arguments_that_cannot_be_read_are_told_before_a_tool_that_is_not_there() {
+    let (door, _tasks) = door().await;
+    let told = read(&ask(&door, "check", &request("look", "{")).await);
+    let submitted = read(&ask(&door, "call", &request("look", "{")).await);
+    assert_eq!(
+        (&told["verdict"], &told["tool_version"]),
+        (&json!("refused"), &json!(null))
+    );
+    assert_eq!(told["error"], submitted["error"]);
+    let unknown = ask(&door, "check", &request("look", "{}")).await;
+    assert_eq!(code(&unknown), Some(Code::UnknownTool));
 }
 
 #[tokio::test]

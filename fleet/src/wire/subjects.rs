@@ -52,6 +52,21 @@ impl Subjects {
         format!("{}.v1.{tenant}.get", self.prefix)
     }
 
+    /// Where callers have arguments looked at: `<prefix>.v1.<tenant>.check.<tool>`. The tail is open so that a bad name gets an answer.
+    pub fn check_endpoint(&self) -> String {
+        format!("{}.v1.*.check.>", self.prefix)
+    }
+
+    /// Where one tenant has arguments of this tool looked at.
+    pub fn check(&self, tenant: &Label, tool: &str) -> String {
+        format!("{}.v1.{tenant}.check.{tool}", self.prefix)
+    }
+
+    /// Where one tenant has arguments looked at, whatever the tool.
+    pub fn checks(&self, tenant: &Label) -> String {
+        format!("{}.v1.{tenant}.check.>", self.prefix)
+    }
+
     /// Where callers ask for definitions.
     pub fn tools_endpoint(&self) -> String {
         format!("{}.v1.*.tools", self.prefix)
@@ -147,7 +162,7 @@ impl Subjects {
         format!("{}.v1.{tenant}.call.>", self.prefix)
     }
 
-    /// The tenant that a request's subject names, and the object of its verb: the tool of a submission, empty for others.
+    /// The tenant that a request's subject names, and the object of its verb: the tool of a submission or a check, empty for others.
     ///
     /// Both as the subject has them. `None`: no request comes on such a subject.
     pub fn request<'a>(&self, subject: &'a str) -> Option<(&'a str, &'a str)> {
@@ -157,7 +172,10 @@ impl Subjects {
         }
         let rest = rest.strip_prefix(".v1.")?;
         let (tenant, verb) = rest.split_once('.')?;
-        Some((tenant, verb.strip_prefix("call.").unwrap_or_default()))
+        let tool = verb
+            .strip_prefix("call.")
+            .or_else(|| verb.strip_prefix("check."));
+        Some((tenant, tool.unwrap_or_default()))
     }
 
     /// A pointer's subject. `n` changes only with a new attempt or a repair, so the stream refuses a second publication.
@@ -375,6 +393,7 @@ mod tests {
                 "toolfleet.v1.a b.call.Get.Weather",
                 Some(("a b", "Get.Weather")),
             ),
+            ("toolfleet.v1.acme.check.look", Some(("acme", "look"))),
             ("toolfleet.v1.acme.batch", Some(("acme", ""))),
             ("toolfleet.v1.acme.admin.settle", Some(("acme", ""))),
             ("toolfleet.v1.acme.admin.control", Some(("acme", ""))),

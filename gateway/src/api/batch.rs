@@ -27,7 +27,7 @@ pub(super) async fn batch(
 ) -> Result<Response, Refused> {
     let principal = asked.by(&[Scope::Call])?;
     let tenant = asked.tenant(principal)?;
-    asked.query(&[])?;
+    asked.query_of_call(&[])?;
     let preference = asked.preference()?;
     let mut headers = forward::headers(&asked.headers, principal.name())?;
     if let Some(said) = preference.said() {

@@ -34,7 +34,7 @@ pub(super) async fn call(
         .map_err(|bad| Refused::name(Code::InvalidToolName, &bad))?;
     principal.may_call(&tool)?;
     let tenant = asked.tenant(principal)?;
-    asked.query(&[])?;
+    asked.query_of_call(&[])?;
     let preference = asked.preference()?;
     let on_disconnect = OnDisconnect::read(&asked.headers)?;
     let headers = forward::headers(&asked.headers, principal.name())?;

@@ -8,7 +8,7 @@ use axum::{
     response::Response,
 };
 use fleet::{
-    ids::{CallId, ToolName},
+    ids::CallId,
     tokens::Scope,
     wire::{code::Code, message::Message},
 };
@@ -26,6 +26,7 @@ use crate::{
     asked::{Asked, call_id},
     auth::principal::Principal,
     headers::Speaker,
+    page,
     query::Query,
     refusal::Refused,
     state::Gateway,
@@ -34,9 +35,6 @@ use crate::{
 
 /// How far a look goes back that does not say how far.
 const BACK: Duration = Duration::hours(24);
-/// Calls of a page that does not say how many, and the most.
-const LIMIT: i64 = 100;
-const LIMIT_MAX: i64 = 1_000;
 
 /// The calls that are meant, the newest first.
 pub(super) async fn list(
@@ -60,7 +58,7 @@ pub(super) async fn list(
     let found = calls::calls(&gateway.views, &filter).await;
     let found = found.map_err(|error| unreadable(&error))?;
     let last = found.last().and_then(|row| row.read().ok());
-    let before = last.filter(|_| i64::try_from(found.len()) == Ok(filter.limit));
+    let before = last.filter(|_| page::is_full(&found, filter.limit));
     let before = match before {
         Some(ListedCall { call_id, .. }) => format!("\"{call_id}\""),
         None => "null".to_owned(),
@@ -112,23 +110,7 @@ fn text(story: &Story, name: &str) -> Option<String> {
 }
 
 fn filter(query: &Query, principal: &Principal) -> Result<Filter, Refused> {
-    let tool: Option<ToolName> = query.value("tool", NAME)?;
-    match &tool {
-        Some(tool) => principal.may_call(tool)?,
-        None if !principal.has_all_tools() => {
-            let what = Message::fixed(
-                "the token is for some tools only: name one of them as tool",
-                "这个 token 只能用于部分工具：请用 tool 指明其中一个",
-            );
-            return Err(Refused::new(Code::Forbidden, what));
-        }
-        None => {}
-    }
-    let limit = query.value("limit", COUNT)?.unwrap_or(LIMIT);
-    if !(1..=LIMIT_MAX).contains(&limit) {
-        let what = Message::fixed("limit must be 1 to 1000", "limit 必须是 1 到 1000");
-        return Err(Refused::new(Code::InvalidArguments, what));
-    }
+    let (tool, limit) = (page::tool(query, principal)?, page::limit(query)?);
     Ok(Filter {
         tool,
         state: query.value("state", WORD)?,
@@ -142,7 +124,6 @@ fn filter(query: &Query, principal: &Principal) -> Result<Filter, Refused> {
     })
 }
 
-const NAME: Message = Message::fixed("a tool's name", "是工具名");
 const WORD: Message = Message::fixed(
     "queued, running, in_doubt, awaiting_client, succeeded, failed, cancelled or expired",
     "是 queued、running、in_doubt、awaiting_client、succeeded、failed、cancelled 或 expired",
@@ -152,7 +133,6 @@ const LABEL: Message = Message::fixed(
     "是 1 到 64 个字符，只能用 A-Z、a-z、0-9、_ 和 -",
 );
 const ID: Message = Message::fixed("a call id", "是 call_id");
-const COUNT: Message = Message::fixed("a whole number", "是整数");
 
 fn moment(query: &Query, name: &str) -> Result<Option<OffsetDateTime>, Refused> {
     let Some(text) = query.text(name) else {

@@ -1,12 +1,16 @@
 //! The endpoints: a row each, and a file for what stands behind it.
 
 mod batch;
+mod brakes;
 mod call;
 mod calls;
 mod cancel;
+mod check;
 mod completion;
+mod control;
 mod decide;
 mod history;
+mod openapi;
 mod output;
 mod settle;
 mod tools;
@@ -16,37 +20,123 @@ use std::sync::Arc;
 use axum::{
     Router,
     extract::{Path, rejection::PathRejection},
+    handler::Handler,
+    http::Method,
     middleware::{from_fn_with_state, map_response},
     response::Response,
-    routing::{get, post},
+    routing::{self, MethodRouter},
 };
+use fleet::tokens::Scope;
 
 use crate::{
-    edge::guard::{known, not_like_this, nowhere, outermost},
+    edge::guard::{known, known_if_told, not_like_this, nowhere, outermost},
     state::Gateway,
 };
 
-/// All of them.
+/// Who may look at tools, and have arguments looked at.
+const LOOKERS_AT_TOOLS: [Scope; 2] = [Scope::Call, Scope::Read];
+/// Who may look at what changes what may run.
+const LOOKERS_AT_CONTROLS: [Scope; 2] = [Scope::Read, Scope::Admin];
+
+/// An endpoint: a row of the table.
+struct Route {
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "a test compares it with the document")
+    )]
+    method: Method,
+    path: &'static str,
+    asks: Asks,
+    answers: MethodRouter<Arc<Gateway>>,
+}
+
+/// Whether an endpoint wants to know who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    /// It does.
+    Token,
+    /// Where the request says so.
+    TokenIfTold,
+    /// It does not.
+    Nobody,
+}
+
+/// All of them. `schemas/openapi.json` describes each.
+fn routes() -> Vec<Route> {
+    vec![
+        post("/v1/call/{tool}", call::call),
+        post("/v1/batch", batch::batch),
+        get("/v1/calls", calls::by_key),
+        get("/v1/calls/{call}", calls::by_id),
+        post("/v1/calls/{call}/cancel", cancel::cancel),
+        post("/v1/calls/{call}/settle", settle::settle),
+        post("/v1/calls/{call}/output", output::output),
+        post("/v1/calls/{call}/approve", decide::approve),
+        post("/v1/calls/{call}/deny", decide::deny),
+        get("/v1/history", history::list),
+        get("/v1/history/{call}", history::one),
+        get("/v1/tools", tools::list),
+        get("/v1/tools/{tool}", tools::one),
+        post("/v1/tools/{tool}/check", check::check),
+        get("/v1/control", control::list),
+        post("/v1/control", control::change),
+        get("/v1/interceptors", brakes::interceptors),
+        get("/v1/breakers", brakes::breakers),
+        get("/v1/limits", brakes::limits),
+        // The token in the path is the right.
+        post("/v1/completions/{token}", completion::complete).asking(Asks::Nobody),
+        // Without the tools it is the same in every copy of the program.
+        get("/v1/openapi.json", openapi::document).asking(Asks::TokenIfTold),
+    ]
+}
+
+fn get<H, T>(path: &'static str, handler: H) -> Route
+where
+    H: Handler<T, Arc<Gateway>>,
+    T: 'static,
+{
+    Route {
+        method: Method::GET,
+        path,
+        asks: Asks::Token,
+        answers: routing::get(handler),
+    }
+}
+
+fn post<H, T>(path: &'static str, handler: H) -> Route
+where
+    H: Handler<T, Arc<Gateway>>,
+    T: 'static,
+{
+    Route {
+        method: Method::POST,
+        path,
+        asks: Asks::Token,
+        answers: routing::post(handler),
+    }
+}
+
+impl Route {
+    fn asking(self, asks: Asks) -> Self {
+        Self { asks, ..self }
+    }
+}
+
+/// What serves all of them.
 pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
     let known = from_fn_with_state(Arc::clone(&gateway), known);
+    let known_if_told = from_fn_with_state(Arc::clone(&gateway), known_if_told);
     let outermost = from_fn_with_state(Arc::clone(&gateway), outermost);
-    Router::new()
-        .route("/v1/call/{tool}", post(call::call))
-        .route("/v1/batch", post(batch::batch))
-        .route("/v1/calls", get(calls::by_key))
-        .route("/v1/calls/{call}", get(calls::by_id))
-        .route("/v1/calls/{call}/cancel", post(cancel::cancel))
-        .route("/v1/calls/{call}/settle", post(settle::settle))
-        .route("/v1/calls/{call}/output", post(output::output))
-        .route("/v1/calls/{call}/approve", post(decide::approve))
-        .route("/v1/calls/{call}/deny", post(decide::deny))
-        .route("/v1/history", get(history::list))
-        .route("/v1/history/{call}", get(history::one))
-        .route("/v1/tools", get(tools::list))
-        .route("/v1/tools/{tool}", get(tools::one))
-        .route_layer(known)
-        // The token in the path is the right.
-        .route("/v1/completions/{token}", post(completion::complete))
+    let mut router = Router::new();
+    for route in routes() {
+        let answers = match route.asks {
+            Asks::Token => route.answers.route_layer(known.clone()),
+            Asks::TokenIfTold => route.answers.route_layer(known_if_told.clone()),
+            Asks::Nobody => route.answers,
+        };
+        router = router.route(route.path, answers);
+    }
+    router
         .fallback(nowhere)
         .method_not_allowed_fallback(not_like_this)
         .layer(map_response(unstored))
@@ -69,4 +159,40 @@ async fn unstored(mut response: Response) -> Response {
 /// The name in a path; empty where it is no text, which no name is.
 fn named(path: Result<Path<String>, PathRejection>) -> String {
     path.map(|Path(name)| name).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use crate::openapi::bundle;
+
+    use super::*;
+
+    #[test]
+    fn the_document_has_every_route_and_no_other() {
+        let table: BTreeSet<(String, String)> = routes()
+            .into_iter()
+            .map(|route| (route.method.as_str().to_lowercase(), route.path.to_owned()))
+            .collect();
+        let paths = bundle::document()["paths"].as_object().unwrap();
+        let described: BTreeSet<(String, String)> = paths
+            .iter()
+            .flat_map(|(path, item)| {
+                let methods = item.as_object().unwrap().keys();
+                methods.map(move |method| (method.clone(), path.clone()))
+            })
+            .collect();
+        assert_eq!(described, table);
+        for route in routes() {
+            let method = route.method.as_str().to_lowercase();
+            let operation = &bundle::document()["paths"][route.path][&method];
+            let security = match route.asks {
+                Asks::Token => serde_json::Value::Null,
+                Asks::TokenIfTold => serde_json::json!([{}, { "token": [] }]),
+                Asks::Nobody => serde_json::json!([]),
+            };
+            assert_eq!(operation["security"], security, "{method} {}", route.path);
+        }
+    }
 }

@@ -11,14 +11,13 @@ use fleet::{
     definitions::Format,
     ids::{Label, ToolName},
     said,
-    tokens::Scope,
     wire::{code::Code, message::Message},
 };
 use fleet_client::{Answer, Question};
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 
-use super::named;
+use super::{LOOKERS_AT_TOOLS, named};
 use crate::{
     answer::{self, Glimpse},
     asked::Asked,
@@ -30,15 +29,12 @@ use crate::{
     state::Gateway,
 };
 
-/// Who may look at tools.
-const LOOKERS: [Scope; 2] = [Scope::Call, Scope::Read];
-
 /// All that the caller may call.
 pub(super) async fn list(
     State(gateway): State<Arc<Gateway>>,
     asked: Asked,
 ) -> Result<Response, Refused> {
-    let principal = asked.by(&LOOKERS)?;
+    let principal = asked.by(&LOOKERS_AT_TOOLS)?;
     let tenant = asked.tenant(principal)?;
     let query = asked.query(&["format", "strict"])?;
     let listing = listing(&gateway, &tenant, &query).await?;
@@ -55,7 +51,7 @@ pub(super) async fn one(
     tool: Result<Path<String>, PathRejection>,
     asked: Asked,
 ) -> Result<Response, Refused> {
-    let principal = asked.by(&LOOKERS)?;
+    let principal = asked.by(&LOOKERS_AT_TOOLS)?;
     let tool: ToolName = named(tool)
         .parse()
         .map_err(|bad| Refused::name(Code::InvalidToolName, &bad))?;
@@ -76,6 +72,21 @@ pub(super) async fn one(
     };
     let definition = definition.get().to_owned();
     Ok(answer::plain(definition, Speaker::Door, StatusCode::OK))
+}
+
+/// The tools that a caller may call, in the format `full`; a dispatcher's refusal where it gives none.
+pub(super) async fn visible(
+    gateway: &Gateway,
+    tenant: &Label,
+    principal: &Principal,
+) -> Result<Result<Vec<Box<RawValue>>, Answer>, Refused> {
+    let listing = listing(gateway, tenant, &Query::default()).await?;
+    if Glimpse::of(listing.bytes()).is_refused() {
+        return Ok(Err(listing));
+    }
+    let is_for = |tool: &Box<RawValue>| name_of(tool).is_some_and(|name| principal.may_use(&name));
+    let tools = tools(listing.bytes())?;
+    Ok(Ok(tools.into_iter().filter(is_for).collect()))
 }
 
 async fn listing(gateway: &Gateway, tenant: &Label, query: &Query) -> Result<Answer, Refused> {

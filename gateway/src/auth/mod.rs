@@ -40,6 +40,11 @@ impl Authority {
         }
     }
 
+    /// Whether anybody is asked who it is.
+    pub(crate) const fn asks(&self) -> bool {
+        matches!(self, Self::Tokens { .. })
+    }
+
     /// Who asks, by the headers of a request from this address.
     ///
     /// # Errors

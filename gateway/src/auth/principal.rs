@@ -91,6 +91,16 @@ impl Principal {
     ///
     /// The token is another tenant's.
     pub(crate) fn tenant(&self, named: Option<Label>) -> Result<Label, Refused> {
+        let reached = self.reach(named)?;
+        Ok(reached.unwrap_or_else(|| "default".parse().expect("a tenant's name")))
+    }
+
+    /// How far a request reaches that names this tenant, or none: to the token's own tenant, to the one that is named, else (`None`) to all.
+    ///
+    /// # Errors
+    ///
+    /// The token is another tenant's.
+    pub(crate) fn reach(&self, named: Option<Label>) -> Result<Option<Label>, Refused> {
         let own = match self {
             Self::Anyone => None,
             Self::Token(token) => token.tenant.as_ref(),
@@ -103,9 +113,8 @@ impl Principal {
                 );
                 Err(Refused::new(Code::Forbidden, what))
             }
-            (Some(own), _) => Ok(own.clone()),
-            (None, Some(named)) => Ok(named),
-            (None, None) => Ok("default".parse().expect("a tenant's name")),
+            (Some(own), _) => Ok(Some(own.clone())),
+            (None, named) => Ok(named),
         }
     }
 }
@@ -133,7 +142,11 @@ mod tests {
         assert_eq!(own.tenant(None).unwrap().as_str(), "acme");
         assert_eq!(own.tenant(label("acme")).unwrap().as_str(), "acme");
         assert!(own.tenant(label("beta")).is_err());
+        assert_eq!(own.reach(None).unwrap(), label("acme"));
+        assert!(own.reach(label("beta")).is_err());
         for any in [any, Principal::Anyone] {
+            assert_eq!(any.reach(None).unwrap(), None);
+            assert_eq!(any.reach(label("beta")).unwrap(), label("beta"));
             assert_eq!(any.tenant(None).unwrap().as_str(), "default");
             assert_eq!(any.tenant(label("beta")).unwrap().as_str(), "beta");
         }

@@ -7,11 +7,11 @@ use axum::{
     body::Body,
     extract::{Request, State},
     http::{
-        HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
+        HeaderMap, HeaderValue, Method, StatusCode,
         header::{
             ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
             ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
-            ACCESS_CONTROL_REQUEST_METHOD, VARY,
+            ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, VARY,
         },
     },
     middleware::Next,
@@ -28,13 +28,11 @@ use super::{
     peers::Peer,
 };
 use crate::{
-    headers::{ANSWER, Speaker},
+    headers::{ANSWER, LANGUAGE, Speaker},
     refusal::Refused,
     state::Gateway,
 };
 
-/// The language of a refusal.
-const LANGUAGE: HeaderName = HeaderName::from_static("toolfleet-language");
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST");
 /// What a page may send.
 const SENT: HeaderValue = HeaderValue::from_static(
@@ -84,9 +82,25 @@ pub(crate) async fn outermost(
 /// Around every endpoint that wants to know who asks.
 pub(crate) async fn known(
     State(gateway): State<Arc<Gateway>>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Response {
+    answered(&gateway, request, next).await
+}
+
+/// Around an endpoint that tells some things to everybody: who says who it is has to say it truly.
+pub(crate) async fn known_if_told(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if gateway.authority.asks() && !request.headers().contains_key(AUTHORIZATION) {
+        return next.run(request).await;
+    }
+    answered(&gateway, request, next).await
+}
+
+async fn answered(gateway: &Gateway, mut request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().cloned();
     let peer = peer.expect("the listener says of every request where it comes from");
     let asking = gateway

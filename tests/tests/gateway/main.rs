@@ -6,8 +6,12 @@
 // In reading order.
 mod calls;
 
+mod check;
 mod decisions;
 mod listing;
+
+mod control;
+mod openapi;
 
 mod rights;
 mod tokens;

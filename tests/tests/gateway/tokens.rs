@@ -18,8 +18,8 @@ use serde_json::json;
 
 /// A token of this name.
 pub(crate) struct Held {
-    id: String,
-    text: String,
+    pub(crate) id: String,
+    pub(crate) text: String,
 }
 
 pub(crate) async fn token(
@@ -28,6 +28,18 @@ pub(crate) async fn token(
     tenant: &str,
     scopes: &[Scope],
     tool: &str,
+) -> Held {
+    token_for(fleet, name, tenant, scopes, tool, None).await
+}
+
+/// The same for so many milliseconds.
+pub(crate) async fn token_for(
+    fleet: &Fleet,
+    name: &str,
+    tenant: &str,
+    scopes: &[Scope],
+    tool: &str,
+    for_ms: Option<i64>,
 ) -> Held {
     let secret = NewSecret::generate();
     let tenant = (tenant != "*").then(|| tenant.parse().unwrap());
@@ -39,7 +51,7 @@ pub(crate) async fn token(
         tools: &[tool.to_owned()],
         actor: "ann",
         note: "a test",
-        for_ms: None,
+        for_ms,
     };
     let mut connection = fleet.database.connect().await;
     tokens::create(&mut connection, &new).await.unwrap();
@@ -63,16 +75,16 @@ pub(crate) async fn known(web: Web, token: &Held) {
     .await;
 }
 
-fn told(answer: &WebAnswer) -> (u16, String) {
+pub(crate) fn told(answer: &WebAnswer) -> (u16, String) {
     (answer.status, answer.code())
 }
 
-fn is(status: u16, code: &str) -> (u16, String) {
+pub(crate) fn is(status: u16, code: &str) -> (u16, String) {
     (status, code.to_owned())
 }
 
 /// Every endpoint that wants to know who asks, with a body that it would take.
-fn endpoints(call: &str) -> Vec<(&'static str, String, String, &'static [Scope])> {
+pub(crate) fn endpoints(call: &str) -> Vec<(&'static str, String, String, &'static [Scope])> {
     let of = |verb: &str| format!("/v1/calls/{call}/{verb}");
     let decision = json!({"args_hash": "x", "note": "n"}).to_string();
     vec![
@@ -127,10 +139,64 @@ fn endpoints(call: &str) -> Vec<(&'static str, String, String, &'static [Scope])
             String::new(),
             &[Scope::Call, Scope::Read],
         ),
+        (
+            "POST",
+            "/v1/tools/look/check".into(),
+            r#"{"what":"a"}"#.into(),
+            &[Scope::Call, Scope::Read],
+        ),
+        (
+            "GET",
+            "/v1/openapi.json?tools=1".into(),
+            String::new(),
+            &[Scope::Call, Scope::Read],
+        ),
+        (
+            "GET",
+            "/v1/history?tool=look".into(),
+            String::new(),
+            &[Scope::Read],
+        ),
+        (
+            "GET",
+            format!("/v1/history/{call}"),
+            String::new(),
+            &[Scope::Read],
+        ),
+        (
+            "POST",
+            "/v1/control".into(),
+            r#"{"do":"list"}"#.into(),
+            &[Scope::Admin],
+        ),
+        (
+            "GET",
+            "/v1/control?tool=look".into(),
+            String::new(),
+            &[Scope::Read, Scope::Admin],
+        ),
+        (
+            "GET",
+            "/v1/interceptors?tool=look".into(),
+            String::new(),
+            &[Scope::Read, Scope::Admin],
+        ),
+        (
+            "GET",
+            "/v1/breakers?tool=look".into(),
+            String::new(),
+            &[Scope::Read, Scope::Admin],
+        ),
+        (
+            "GET",
+            "/v1/limits?tool=look".into(),
+            String::new(),
+            &[Scope::Read, Scope::Admin],
+        ),
     ]
 }
 
-fn request(web: Web, method: &str, path: &str, body: &str) -> WebRequest {
+pub(crate) fn request(web: Web, method: &str, path: &str, body: &str) -> WebRequest {
     match method {
         "POST" => web.post(path, body),
         _ => web.get(path),

@@ -2,8 +2,8 @@
 
 mod bulk;
 mod flags;
-mod pair;
-mod request;
+pub(super) mod pair;
+pub(super) mod request;
 
 use std::process::ExitCode;
 

@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 /// One `k=v`. The value is sent as the JSON that it is, else as a string.
 #[derive(Debug, Clone)]
-pub(super) struct Pair {
+pub(in crate::commands) struct Pair {
     pub(super) name: String,
     pub(super) value: Box<RawValue>,
 }

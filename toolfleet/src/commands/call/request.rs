@@ -10,8 +10,13 @@ use crate::commands::{given, json, usage::UsageError};
 
 /// The arguments, byte for byte: from the pairs, or from where `--args` says.
 pub(super) fn body(call: &Call) -> anyhow::Result<Vec<u8>> {
-    match call.args.as_deref() {
-        None => from_pairs(&call.pairs),
+    written(call.args.as_deref(), &call.pairs)
+}
+
+/// These arguments, byte for byte, or from these pairs where there are none.
+pub(in crate::commands) fn written(args: Option<&str>, pairs: &[Pair]) -> anyhow::Result<Vec<u8>> {
+    match args {
+        None => from_pairs(pairs),
         Some(text) => given::bytes("--args", text),
     }
 }

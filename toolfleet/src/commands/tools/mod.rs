@@ -2,6 +2,7 @@
 
 mod apply;
 pub(super) mod bell;
+mod check;
 pub(super) mod files;
 mod lint;
 mod list;
@@ -18,6 +19,8 @@ use clap::Subcommand;
 pub enum Tools {
     /// Apply manifests; a version never changes, so other content under the same version is refused
     Apply(apply::Apply),
+    /// Have arguments looked at as those of a call; nothing is stored, and arguments that are refused end with exit code 1
+    Check(check::CheckTool),
     /// Check manifests without a server: problems end with exit code 1, warnings do not
     Lint(lint::Lint),
     /// List the tools
@@ -32,6 +35,7 @@ impl Tools {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         match self {
             Self::Apply(apply) => Box::pin(apply.run()).await,
+            Self::Check(check) => Box::pin(check.run()).await,
             Self::Lint(lint) => lint.run(),
             Self::List(list) => list.run().await,
             Self::Retire(retire) => retire.run().await,

@@ -1,0 +1,88 @@
+//! `GET /v1/control`: the controls that hold, as the views have them. `POST /v1/control`: changes one, as `admin.control` does: on the
+//! subject of the tenant that is asked for, or of all tenants, on that of the fleet.
+
+use std::sync::Arc;
+
+use axum::{body::Body, extract::State, http::StatusCode, response::Response};
+use fleet::{tokens::Scope, wire::message::Message};
+use fleet_client::Question;
+use fleet_history::{
+    Row,
+    pages::{self, ControlPlace, PageOf},
+};
+
+use super::LOOKERS_AT_CONTROLS;
+use crate::{
+    answer,
+    asked::Asked,
+    body::{self, CONTROL_MAX},
+    form::Fields,
+    headers::Speaker,
+    page,
+    refusal::{Refused, Repeatable},
+    state::Gateway,
+    views::unreadable,
+};
+
+const ID: Message = Message::fixed("a control's id", "是控制的编号");
+
+/// The controls that hold.
+pub(super) async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    asked: Asked,
+) -> Result<Response, Refused> {
+    let principal = asked.by(&LOOKERS_AT_CONTROLS)?;
+    let tenant = asked.reach(principal)?;
+    let query = asked.query(&["tool", "before", "limit"])?;
+    let tool = page::tool(&query, principal)?;
+    let wanted = PageOf {
+        tenant: tenant.as_ref(),
+        tool: tool.as_ref(),
+        limit: page::limit(&query)?,
+    };
+    let before = query.value("before", ID)?;
+    let found = pages::controls(&gateway.views, wanted, before).await;
+    let found = found.map_err(|error| unreadable(&error))?;
+    let last = found.last().and_then(|row| row.read().ok());
+    let last = last.filter(|_| page::is_full(&found, wanted.limit));
+    let before = last.map(|ControlPlace { control_id }| control_id);
+    let before = before.map_or_else(|| "null".to_owned(), |id| id.to_string());
+    let rows = Row::json_of_all(&found);
+    let listed = format!("{{\"controls\":{rows},\"before\":{before}}}");
+    Ok(answer::plain(listed, Speaker::Gateway, StatusCode::OK))
+}
+
+/// Changes one, in the name of who asks.
+pub(super) async fn change(
+    State(gateway): State<Arc<Gateway>>,
+    asked: Asked,
+    body: Body,
+) -> Result<Response, Refused> {
+    let principal = asked.by(&[Scope::Admin])?;
+    let tenant = asked.reach(principal)?;
+    asked.query(&[])?;
+    let body = body::read(&asked.headers, body, CONTROL_MAX).await?;
+    let mut wish = Fields::read(&body)?;
+    if !is_a_look(&wish) {
+        wish.name_actor(principal.name())?;
+    }
+    let subjects = gateway.dispatchers.subjects();
+    let subject = match &tenant {
+        Some(tenant) => subjects.control(tenant),
+        None => subjects.control_of_all(),
+    };
+    let question = Question::new(subject, wish.to_text());
+    let answered = gateway
+        .dispatchers
+        .ask(question, Repeatable::Always)
+        .await?;
+    Ok(answer::of_door(&answered))
+}
+
+/// Whether nothing is to be changed, so that nobody has done it.
+fn is_a_look(wish: &Fields) -> bool {
+    let mut verbs = wish.values("do");
+    let is_list =
+        |verb: &str| serde_json::from_str::<String>(verb).is_ok_and(|verb| verb == "list");
+    verbs.next().is_some_and(|verb| is_list(verb.get())) && verbs.next().is_none()
+}
