@@ -1,7 +1,7 @@
 # The verbs of daily work. `make` alone lists them; what needs more than a line is a program.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build program install demo dev test test-fast prove chaos chaos-mutants lint fmt schema docs deny deny-offline bench bench-arguments
+.PHONY: help setup build program install demo dev test test-fast prove openapi chaos chaos-mutants lint fmt schema docs deny deny-offline bench bench-arguments
 
 # A shell that has not been restarted since rustup came does not have it on its PATH yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -65,6 +65,9 @@ prove: build ## the black-box proofs in full, every test that waits out a lease,
 	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/blackbox/run.py --roles
 	$(TOOLS) cargo test -p fleet-tests --locked --test scenarios --test ledger -- --ignored --nocapture --test-threads=1
 	SCHEDULES=50000 cargo test -p fleet-schedules --locked -- --nocapture --test-threads=2
+
+openapi: program ## schemathesis tries the document of the API against a gateway (installed from PyPI the first time); SHORT=--short
+	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/openapi/run.py --toolfleet "$(TOOLFLEET)" $(SHORT)
 
 chaos: build ## a fleet under fire; SEED=7 or SEED=1-20, SECONDS=60, MODE=safety or liveness, CHAOS=further options
 	$(TOOLS) "$(CHAOS_PROGRAM)" run --seeds $(SEED) --seconds $(SECONDS) --mode $(MODE) $(CHAOS)

@@ -16,7 +16,10 @@ mod openapi;
 mod rights;
 mod tokens;
 
+mod bad_input;
+mod bad_wire;
 mod edge;
+mod every;
 
 mod outages;
 mod stop;

@@ -8,6 +8,7 @@ use fleet_tests::{
     wait::until_so,
     witness::{Reply, Witness},
 };
+use futures_util::StreamExt;
 use tokio::time::timeout;
 
 use crate::calls::{call, head};
@@ -82,7 +83,10 @@ async fn a_dispatcher_that_says_nothing_leaves_it_open_whether_the_call_was_take
     let fleet = Fleet::start(spec.dispatchers(0).workers(0, &[])).await;
     let (mut gateway, web) = fleet.gateway(&[]).await;
     let mut silent = fleet.client.subscribe("toolfleet.v1.*.>").await.unwrap();
-    fleet.client.flush().await.unwrap();
+    // It listens once it hears itself.
+    let heard = fleet.client.publish("toolfleet.v1.x.y", "".into()).await;
+    heard.unwrap();
+    silent.next().await.unwrap();
     let asynchronous = ("Prefer", "respond-async");
     let (keyed, keyless) = tokio::join!(
         call(web, "look", "a", &[asynchronous, ("Idempotency-Key", "k")]),
