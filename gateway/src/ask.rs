@@ -32,6 +32,11 @@ impl Dispatchers {
         })
     }
 
+    /// What asks over the connection, with the inbox for all answers.
+    pub(crate) const fn client(&self) -> &FleetClient {
+        &self.client
+    }
+
     /// The subjects of the fleet.
     pub(crate) fn subjects(&self) -> &fleet::wire::subjects::Subjects {
         self.client.subjects()

@@ -17,6 +17,7 @@ use crate::{
     answer::Glimpse,
     ask::Dispatchers,
     auth::{no_token, principal::Principal},
+    edge::peers::Peer,
     forward::Preference,
     headers::{LANGUAGE, TENANT},
     query::Query,
@@ -27,6 +28,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Asked {
     principal: Option<Principal>,
+    peer: Option<Peer>,
     pub(crate) headers: HeaderMap,
     query: Option<String>,
 }
@@ -37,6 +39,7 @@ impl<S: Sync> FromRequestParts<S> for Asked {
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
         Ok(Self {
             principal: parts.extensions.get().cloned(),
+            peer: parts.extensions.get().cloned(),
             headers: parts.headers.clone(),
             query: parts.uri.query().map(ToOwned::to_owned),
         })
@@ -53,6 +56,12 @@ impl Asked {
         let principal = self.principal.as_ref().ok_or_else(no_token)?;
         principal.may(one_of)?;
         Ok(principal)
+    }
+
+    /// On which connection it asks.
+    pub(crate) fn peer(&self) -> Peer {
+        let peer = self.peer.clone();
+        peer.expect("the listener says of every request where it comes from")
     }
 
     /// For which tenant it asks.

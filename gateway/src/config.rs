@@ -63,6 +63,12 @@ pub struct Config {
     /// Connections from one address that have not said yet who asks; further ones are closed at once.
     #[arg(long, env = "GATEWAY_STRANGERS_MAX", default_value_t = 64)]
     pub strangers_max: usize,
+    /// Streams of events at a time; further ones are refused.
+    #[arg(long, env = "GATEWAY_STREAMS_MAX", default_value_t = 2_048)]
+    pub streams_max: usize,
+    /// Streams of events of one token, or from one address where nobody is asked for a token; further ones are refused.
+    #[arg(long, env = "GATEWAY_STREAMS_EACH_MAX", default_value_t = 1_024)]
+    pub streams_each_max: usize,
     /// Connections to Postgres, for the history and the tokens.
     #[arg(long, env = "GATEWAY_READ_CONNECTIONS", default_value_t = 4)]
     pub read_connections: u32,
@@ -96,6 +102,12 @@ impl Config {
         }
         if !(1..=self.connections_max).contains(&self.strangers_max) {
             wrong.push("GATEWAY_STRANGERS_MAX must be 1 to GATEWAY_CONNECTIONS_MAX".to_owned());
+        }
+        if !(1..=65_536).contains(&self.streams_max) {
+            wrong.push("GATEWAY_STREAMS_MAX must be 1 to 65536".to_owned());
+        }
+        if !(1..=self.streams_max).contains(&self.streams_each_max) {
+            wrong.push("GATEWAY_STREAMS_EACH_MAX must be 1 to GATEWAY_STREAMS_MAX".to_owned());
         }
         if !(1..=64).contains(&self.read_connections) {
             wrong.push("GATEWAY_READ_CONNECTIONS must be 1 to 64".to_owned());
@@ -152,9 +164,13 @@ mod tests {
             "0",
             "--strangers-max",
             "5",
+            "--streams-max",
+            "5",
+            "--streams-each-max",
+            "6",
             "--read-connections",
             "0",
         ]);
-        assert_eq!(said.len(), 3, "{said:?}");
+        assert_eq!(said.len(), 4, "{said:?}");
     }
 }

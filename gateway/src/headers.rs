@@ -23,6 +23,8 @@ pub(crate) const ON_DISCONNECT: HeaderName = HeaderName::from_static("toolfleet-
 pub(crate) const META: HeaderName = HeaderName::from_static("toolfleet-meta");
 /// How the caller wants to be answered.
 pub(crate) const PREFER: HeaderName = HeaderName::from_static("prefer");
+/// The last event that somebody was told who follows a session.
+pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// The same key is the same call.
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 

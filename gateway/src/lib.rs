@@ -10,6 +10,7 @@
 //!   parts, `page` what is wanted of a list, `forward` its headers on their way to NATS, `form` and `decision` its fields;
 //! - `ask` asks the dispatchers, `submit` makes a call and waits for it, `wait` waits for one whose id is known; `views` says why the history
 //!   cannot be read; `openapi` is the document that describes the API;
+//! - `events` follows sessions for who may (`follower`), and sends what it hears;
 //! - `answer` makes their answer one over HTTP, by the table in `status`; `refusal` is what the gateway says itself, `headers` their names;
 //! - `state` is what all endpoints work on, `run` starts and stops it in order.
 
@@ -32,6 +33,9 @@ mod query;
 mod ask;
 mod submit;
 mod wait;
+
+mod events;
+mod follower;
 
 mod views;
 

@@ -23,6 +23,7 @@ use crate::{
     config::{Auth, Config},
     edge::{hosts::Expected, listener::Serving, peers::Peers},
     error::RunError,
+    events::{keeper::Keeper, places::StreamPlaces, sessions::Sessions},
     state::Gateway,
     views::STATEMENT_MAX,
 };
@@ -35,7 +36,7 @@ const TASKS_MAX: Duration = Duration::from_millis(500);
 /// Runs a gateway until `shutdown` resolves: callers are served on `callers`, or where the settings say, probes on `probes`.
 ///
 /// Order of the start: Postgres, NATS, the inbox, the listener. Order of the stop, within five seconds: it is not ready, takes no
-/// connection, answers requests that wait with where their calls stand. No call is cancelled by it.
+/// connection, answers requests that wait with where their calls stand, and ends streams. No call is cancelled by it.
 ///
 /// # Errors
 ///
@@ -100,13 +101,18 @@ impl Started {
             Auth::None => Authority::Nobody,
             Auth::Tokens => Authority::tokens(tokens.clone()),
         };
+        let dispatchers = Dispatchers::new(&bus).await?;
+        let (stopping, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let keeper = Keeper::new(bus.clone(), dispatchers.client().clone());
         let gateway = Arc::new(Gateway {
-            dispatchers: Dispatchers::new(&bus).await?,
+            dispatchers,
+            sessions: Sessions::new(keeper, views.clone(), tasks.clone(), stopping.clone()),
+            streams: StreamPlaces::new(config.streams_max, config.streams_each_max),
             views,
             expected: Expected::new(config.listen, &config.allowed_hosts, &config.cors_origins),
             authority,
-            stopping: CancellationToken::new(),
-            tasks: TaskTracker::new(),
+            stopping,
+            tasks,
         });
         let mut started = Self {
             bus,
@@ -170,7 +176,7 @@ impl Started {
         self.gateway.tasks.close();
         let ended = timeout(TASKS_MAX, self.gateway.tasks.wait());
         if ended.await.is_err() {
-            tracing::debug!("a call whose caller is gone is left as it is");
+            tracing::debug!("a call whose caller is gone is left as it is, and a stream is cut");
         }
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}

@@ -3,7 +3,12 @@
 use fleet::store::PgPool;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{ask::Dispatchers, auth::Authority, edge::hosts::Expected};
+use crate::{
+    ask::Dispatchers,
+    auth::Authority,
+    edge::hosts::Expected,
+    events::{places::StreamPlaces, sessions::Sessions},
+};
 
 /// What endpoints work on.
 #[derive(Debug)]
@@ -16,8 +21,13 @@ pub(crate) struct Gateway {
     pub(crate) expected: Expected,
     /// Who asks.
     pub(crate) authority: Authority,
+    /// The sessions that somebody follows.
+    pub(crate) sessions: Sessions,
+    /// The streams that are open.
+    pub(crate) streams: StreamPlaces,
     /// Cancelled when waiting requests are to be answered with where their calls stand.
     pub(crate) stopping: CancellationToken,
-    /// What outlives its request: calls that are cancelled when their caller goes away.
+    /// What outlives its request: calls that are cancelled when their caller goes away, and what
+    /// writes streams.
     pub(crate) tasks: TaskTracker,
 }

@@ -21,6 +21,7 @@
 //! web          a client of HTTP that sends any bytes
 //! web_answer   what it is answered
 //! described    whether that is what the document of the API says
+//! event_source a reader of server-sent events
 //! invariants   the promises that hold at the end of every scenario
 //! ```
 
@@ -28,6 +29,7 @@ mod bus;
 pub mod caller;
 pub mod described;
 mod endpoints;
+pub mod event_source;
 mod failover;
 pub mod fleet;
 mod gateway;

@@ -5,6 +5,7 @@ pub mod connect;
 pub mod drift;
 pub mod events;
 pub mod excess;
+pub mod kept;
 pub mod login;
 pub mod malformed;
 pub mod orphans;

@@ -4,11 +4,12 @@
 //! server says that it may do ([`super::excess`]). `tests/tests/nats_users/matrix.txt` has every subject and every user, and a
 //! test tries each cell.
 //!
-//! No role but the dispatcher and the operator may create or change anything in JetStream. The server itself publishes what a
-//! consumer delivers and what its API answers, to any subject that the request names, and asks for no permission there: so a
-//! right in `$JS.API` is a right to make the server speak, and an agent has none. A worker keeps two such rights, to pull its
-//! queue and to read the watermark: it could direct a pointer or that watermark to a subject that it may not publish to. What
-//! gets such a message finds no call in it that Postgres does not confirm.
+//! No role but the dispatcher and the operator may create or change anything in JetStream, but that a gateway makes consumers of
+//! the stream of events, of one session each, which the server takes away again. The server itself publishes what a consumer
+//! delivers and what its API answers, to any subject that the request names, and asks for no permission there: so a right in
+//! `$JS.API` is a right to make the server speak, and an agent has none. A gateway speaks in the name of every tenant anyway. A
+//! worker keeps two such rights, to pull its queue and to read the watermark: it could direct a pointer or that watermark to a
+//! subject that it may not publish to. What gets such a message finds no call in it that Postgres does not confirm.
 
 use crate::{
     ids::{Label, QueueName},
@@ -286,8 +287,9 @@ fn operator(subjects: &Subjects) -> Rights {
     }
 }
 
-/// Every tenant. It asks dispatchers and nobody else, and makes nothing in JetStream.
+/// Every tenant. It asks dispatchers, reads the events of sessions from their stream, and says there which calls a turn has.
 fn gateway(subjects: &Subjects) -> Rights {
+    let events = subjects.events_stream();
     Rights {
         publish: vec![
             subjects.call_endpoint(),
@@ -302,6 +304,15 @@ fn gateway(subjects: &Subjects) -> Rights {
             subjects.settle_endpoint(),
             subjects.control_endpoint(),
             subjects.control_of_all(),
+            subjects.every_turn(),
+            api("STREAM.INFO", &events),
+            api("STREAM.MSG.GET", &events),
+            api(
+                "CONSUMER.CREATE",
+                &format!("{events}.*.{}", subjects.events()),
+            ),
+            // The answer to a consumer that waits until there is room.
+            format!("$JS.FC.{events}.*.*"),
         ],
         subscribe: vec![subjects.control_changed()],
         answers: false,

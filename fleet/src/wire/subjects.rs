@@ -213,6 +213,16 @@ impl Subjects {
         format!("{}.v1.{tenant}.event.{session}.*", self.prefix)
     }
 
+    /// Where the header of a turn is published, beside the events of its calls: `turn` in the place of a call.
+    pub fn turn(&self, tenant: &Label, session: &Label) -> String {
+        format!("{}.v1.{tenant}.event.{session}.turn", self.prefix)
+    }
+
+    /// Where the headers of all turns are published.
+    pub fn every_turn(&self) -> String {
+        format!("{}.v1.*.event.*.turn", self.prefix)
+    }
+
     /// The events of every session of one tenant.
     pub fn events_of_tenant(&self, tenant: &Label) -> String {
         format!("{}.v1.{tenant}.event.>", self.prefix)

@@ -9,6 +9,7 @@ mod check;
 mod completion;
 mod control;
 mod decide;
+mod events;
 mod history;
 mod openapi;
 mod output;
@@ -73,6 +74,7 @@ fn routes() -> Vec<Route> {
         post("/v1/calls/{call}/output", output::output),
         post("/v1/calls/{call}/approve", decide::approve),
         post("/v1/calls/{call}/deny", decide::deny),
+        get("/v1/sessions/{session}/events", events::session),
         get("/v1/history", history::list),
         get("/v1/history/{call}", history::one),
         get("/v1/tools", tools::list),

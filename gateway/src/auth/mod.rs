@@ -76,6 +76,16 @@ impl Authority {
             TokenLookup::Unavailable => Err(Refused::later(Code::StoreUnavailable, UNREADABLE)),
         }
     }
+
+    /// Whether somebody who was let in may stay: neither revoked nor expired, as far as that is known at the moment.
+    pub(crate) fn still_knows(&self, principal: &Principal) -> bool {
+        match (self, principal) {
+            (Self::Nobody, _) | (Self::Tokens { .. }, Principal::Anyone) => true,
+            (Self::Tokens { known, .. }, Principal::Token(token)) => {
+                matches!(known.again(&token.token_id), TokenLookup::Live(_))
+            }
+        }
+    }
 }
 
 /// The token in `Authorization: Bearer …`, which may stand there once.

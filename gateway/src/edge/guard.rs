@@ -37,7 +37,7 @@ const METHODS: HeaderValue = HeaderValue::from_static("GET, POST");
 /// What a page may send.
 const SENT: HeaderValue = HeaderValue::from_static(
     "Authorization, Content-Type, Idempotency-Key, Prefer, Cache-Control, traceparent, tracestate, baggage, \
-     Toolfleet-Deadline-Ms, Toolfleet-Language, Toolfleet-Meta, Toolfleet-On-Disconnect, Toolfleet-Priority, Toolfleet-Run, \
+     Last-Event-ID, Toolfleet-Deadline-Ms, Toolfleet-Language, Toolfleet-Meta, Toolfleet-On-Disconnect, Toolfleet-Priority, Toolfleet-Run, \
      Toolfleet-Run-Deadline, Toolfleet-Session, Toolfleet-Tenant, Toolfleet-Tool-Version",
 );
 /// What a page may read.

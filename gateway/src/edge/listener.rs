@@ -77,6 +77,7 @@ async fn connection(
     _place: OwnedSemaphorePermit,
     stop: CancellationToken,
 ) {
+    let closing = peer.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
         let mut router = router.clone();
@@ -94,12 +95,19 @@ async fn connection(
         .max_buf_size(BUFFER_MAX);
     let serving = builder.serve_connection(TokioIo::new(Unstalled::new(stream)), service);
     let mut serving = std::pin::pin!(serving);
-    let ended = tokio::select! {
-        ended = &mut serving => ended,
-        () = stop.cancelled() => {
-            serving.as_mut().graceful_shutdown();
-            serving.await
+    let serving = async {
+        tokio::select! {
+            ended = &mut serving => ended,
+            () = stop.cancelled() => {
+                serving.as_mut().graceful_shutdown();
+                serving.await
+            }
         }
+    };
+    let ended = tokio::select! {
+        biased;
+        () = closing.closes() => return,
+        ended = serving => ended,
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended early");

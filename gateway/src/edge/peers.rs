@@ -6,6 +6,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use tokio_util::sync::CancellationToken;
+
 /// The addresses that strangers are connected from. Clones share the counts.
 #[derive(Debug, Clone)]
 pub(crate) struct Peers(Arc<Shared>);
@@ -20,6 +22,7 @@ struct Shared {
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
     address: IpAddr,
+    closing: CancellationToken,
     /// Until it has said who asks.
     stranger: Arc<Mutex<Option<Stranger>>>,
 }
@@ -56,6 +59,7 @@ impl Peers {
         };
         Some(Peer {
             address,
+            closing: CancellationToken::new(),
             stranger: Arc::new(Mutex::new(Some(stranger))),
         })
     }
@@ -65,6 +69,16 @@ impl Peer {
     /// It is known now who asks, so the connection takes no stranger's place any more.
     pub(crate) fn becomes_known(&self) {
         drop(lock(&self.stranger).take());
+    }
+
+    /// Has the connection closed at once, whatever is still to be written.
+    pub(crate) fn close(&self) {
+        self.closing.cancel();
+    }
+
+    /// Waits until the connection has to be closed. Cancel-safe.
+    pub(super) async fn closes(&self) {
+        self.closing.cancelled().await;
     }
 
     /// Where it comes from.

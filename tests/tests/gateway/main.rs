@@ -21,5 +21,10 @@ mod bad_wire;
 mod edge;
 mod every;
 
+mod streams;
+
+mod gaps;
+mod stream_ends;
+
 mod outages;
 mod stop;

@@ -2,14 +2,20 @@
 
 use fleet::{store::rights::Duty, tokens::Scope};
 use fleet_tests::{
+    event_source::EventSource,
     fleet::{Fleet, Spec},
     invariants,
+    shipped::User,
+    web::Web,
     witness::Witness,
 };
 use serde_json::json;
 use sqlx::{Connection as _, PgConnection};
 
-use crate::tokens::{known, token, with};
+use crate::{
+    streams::following,
+    tokens::{Held, known, token, with},
+};
 
 #[tokio::test]
 async fn its_user_and_its_role_are_enough_for_everything_and_for_nothing_else() {
@@ -64,6 +70,7 @@ async fn its_user_and_its_role_are_enough_for_everything_and_for_nothing_else() 
         let answer = with(web.post(&path, body), &held).send().await;
         assert_eq!(answer.status, status, "{path}: {}", answer.text());
     }
+    follows(&fleet, web, &held).await;
     // The name of the token, and behind it where the dispatcher heard it from.
     let decided = fleet.events(waits.parse().unwrap()).await;
     let actor = decided.last().unwrap()["actor"].as_str().unwrap();
@@ -83,4 +90,38 @@ async fn its_user_and_its_role_are_enough_for_everything_and_for_nothing_else() 
     }
     invariants::hold(&fleet, &witness).await;
     gateway.drain().await;
+}
+
+/// Follows a session from now on and from its start, and more of it at once than the server sends without a word from its reader.
+async fn follows(fleet: &Fleet, web: Web, held: &Held) {
+    let made = async |what: &str| {
+        let body = json!({ "what": what }).to_string();
+        let made = with(web.post("/v1/call/look", body), held).header("Toolfleet-Session", "s");
+        assert_eq!(made.send().await.status, 200);
+    };
+    made("d").await;
+    let mut now = EventSource::open(with(following(web, "s", ""), held)).await;
+    let mut start = EventSource::open(with(following(web, "s", "?from=start"), held)).await;
+    start.until("finished").await;
+    made("e").await;
+    now.until("finished").await;
+    let teller = fleet.client_of(User::Worker).await;
+    let payload = format!(
+        "{{\"kind\":\"output\",\"text\":\"{}\"}}",
+        "x".repeat(50_000)
+    );
+    for number in 0..200 {
+        let subject = format!("toolfleet.v1.default.event.much.{number}");
+        let telling = teller.connection().publish(subject, payload.clone().into());
+        telling.await.unwrap();
+    }
+    teller.connection().flush().await.unwrap();
+    let mut much = EventSource::open(with(following(web, "much", "?from=start"), held)).await;
+    assert_eq!(much.take(200).await.len(), 200);
+    let log = fleet.shipped_log();
+    let denied: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("Violation"))
+        .collect();
+    assert!(denied.is_empty(), "{denied:?}");
 }

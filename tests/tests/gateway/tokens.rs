@@ -22,6 +22,13 @@ pub(crate) struct Held {
     pub(crate) text: String,
 }
 
+impl Held {
+    /// Its id.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+}
+
 pub(crate) async fn token(
     fleet: &Fleet,
     name: &str,
@@ -127,6 +134,13 @@ pub(crate) fn endpoints(call: &str) -> Vec<(&'static str, String, String, &'stat
         ),
         ("POST", of("approve"), decision.clone(), &[Scope::Approve]),
         ("POST", of("deny"), decision, &[Scope::Approve]),
+        (
+            "GET",
+            // Refused for another reason than its scope: a stream does not end.
+            "/v1/sessions/s/events?style=none".into(),
+            String::new(),
+            &[Scope::Read],
+        ),
         (
             "GET",
             "/v1/tools".into(),

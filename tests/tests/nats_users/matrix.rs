@@ -128,6 +128,8 @@ fn made() -> Vec<(&'static str, String)> {
             "events_of_session",
             subjects.events_of_session(&acme, &session),
         ),
+        ("turn", subjects.turn(&acme, &session)),
+        ("every_turn", subjects.every_turn()),
         ("events_of_tenant", subjects.events_of_tenant(&acme)),
         ("events", subjects.events()),
         ("events_stream", subjects.events_stream()),

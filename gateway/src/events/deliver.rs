@@ -1,0 +1,227 @@
+//! Sends one follower what it is told, and ends its stream where that has to end: when the follower is gone, too slow, or may not follow
+//! any more, and when the gateway stops.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    body::Body,
+    http::{HeaderName, HeaderValue, header::CONTENT_TYPE},
+    response::Response,
+};
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
+use tokio::{
+    sync::mpsc::{self, Sender},
+    time::{Instant, Interval, MissedTickBehavior, interval, timeout},
+};
+
+use super::{
+    places::StreamPlace,
+    raw::{COME_BACK, KEEP},
+    reading::{Reading, ReadingEnd},
+    told::Told,
+};
+use crate::{
+    auth::principal::Principal,
+    edge::peers::Peer,
+    headers::{ANSWER, Speaker},
+    state::Gateway,
+};
+
+/// Has a proxy such as nginx pass on what comes when it comes.
+const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+/// How often somebody is heard of through whose stream nothing comes.
+const KEEP_EVERY: Duration = Duration::from_secs(15);
+/// How often it is looked whether the follower's token still holds: with the time in which a revoked one is known, less than two seconds.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How long a follower may take nothing.
+const BEHIND_MAX: Duration = Duration::from_secs(10);
+/// How long a follower may take to be told that the gateway stops.
+const LAST_MAX: Duration = Duration::from_secs(1);
+/// Pieces of a stream that wait to be written.
+const PIECES: usize = 4;
+/// The most bytes of a piece that has more than one event.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// How a follower's stream is written.
+pub(crate) trait Wording: Send + 'static {
+    /// Writes what this is for the follower, if it is something. Dropping the future may lose what it was.
+    fn say(
+        &mut self,
+        told: Arc<Told>,
+        to: &mut BytesMut,
+    ) -> impl Future<Output = StreamGoes> + Send;
+}
+
+/// Whether a stream goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StreamGoes {
+    /// More may come.
+    On,
+    /// Everything is said.
+    Over,
+}
+
+/// Whom a stream is for.
+#[derive(Debug)]
+pub(crate) struct StreamFor {
+    pub(crate) principal: Principal,
+    pub(crate) peer: Peer,
+    /// Free again when the stream has ended.
+    pub(crate) _place: StreamPlace,
+}
+
+/// Why a stream ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StreamEnd {
+    /// Everything is said.
+    Over,
+    /// Its follower is gone.
+    Gone,
+    /// Its follower takes too little.
+    Slow,
+    /// Its follower may not follow any more.
+    Revoked,
+    /// What was told before cannot be gone on with here.
+    Lost,
+    /// The gateway stops.
+    Stopping,
+}
+
+/// Answers with a stream, which a task of the gateway's writes.
+pub(crate) fn answer(
+    gateway: Arc<Gateway>,
+    whom: StreamFor,
+    reading: Reading,
+    wording: impl Wording,
+) -> Response {
+    let (sender, mut pieces) = mpsc::channel::<Bytes>(PIECES);
+    let tasks = gateway.tasks.clone();
+    let delivery = Delivery {
+        gateway,
+        whom,
+        sender,
+        told_at: Instant::now(),
+        looks: looks(),
+    };
+    tasks.spawn(delivery.run(reading, wording));
+    let pieces = stream::poll_fn(move |context| {
+        let piece = pieces.poll_recv(context);
+        piece.map(|piece| piece.map(Ok::<Bytes, Infallible>))
+    });
+    let mut response = Response::new(Body::from_stream(pieces));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(BUFFERING, HeaderValue::from_static("no"));
+    headers.insert(ANSWER, Speaker::Gateway.value());
+    response
+}
+
+fn looks() -> Interval {
+    let mut looks = interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    looks
+}
+
+/// One stream on its way.
+struct Delivery {
+    gateway: Arc<Gateway>,
+    whom: StreamFor,
+    sender: Sender<Bytes>,
+    /// When the follower last heard something.
+    told_at: Instant,
+    looks: Interval,
+}
+
+impl Delivery {
+    async fn run(mut self, mut reading: Reading, mut wording: impl Wording) {
+        let Err(end) = self.tell(&mut reading, &mut wording).await;
+        drop(reading);
+        tracing::debug!(?end, "a stream ends");
+        match end {
+            StreamEnd::Stopping => {
+                let telling = self.sender.send(Bytes::from_static(COME_BACK));
+                if !matches!(timeout(LAST_MAX, telling).await, Ok(Ok(()))) {
+                    tracing::debug!("a follower that takes nothing is not told to come back");
+                }
+            }
+            // What is written already would wait for it.
+            StreamEnd::Slow => self.whom.peer.close(),
+            StreamEnd::Over | StreamEnd::Gone | StreamEnd::Revoked | StreamEnd::Lost => {}
+        }
+    }
+
+    async fn tell(
+        &mut self,
+        reading: &mut Reading,
+        wording: &mut impl Wording,
+    ) -> Result<Infallible, StreamEnd> {
+        loop {
+            let mut piece = BytesMut::new();
+            let mut told = self
+                .meanwhile(reading.next())
+                .await?
+                .map_err(|end| match end {
+                    ReadingEnd::Lagging => StreamEnd::Slow,
+                    ReadingEnd::Lost => StreamEnd::Lost,
+                })?;
+            loop {
+                let saying = wording.say(told, &mut piece);
+                let goes = self.meanwhile(saying).await?;
+                if goes == StreamGoes::Over {
+                    self.send(piece.freeze()).await?;
+                    return Err(StreamEnd::Over);
+                }
+                match reading.ready() {
+                    Some(next) if piece.len() < PIECE_BYTES => told = next,
+                    Some(next) => {
+                        self.send(piece.split().freeze()).await?;
+                        told = next;
+                    }
+                    None => break,
+                }
+            }
+            self.send(piece.freeze()).await?;
+        }
+    }
+
+    /// Waits for something, and ends where the stream has to end meanwhile.
+    async fn meanwhile<T>(&mut self, waited: impl Future<Output = T>) -> Result<T, StreamEnd> {
+        let mut waited = std::pin::pin!(waited);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.gateway.stopping.cancelled() => return Err(StreamEnd::Stopping),
+                () = self.sender.closed() => return Err(StreamEnd::Gone),
+                _ = self.looks.tick() => {
+                    if !self.gateway.authority.still_knows(&self.whom.principal) {
+                        return Err(StreamEnd::Revoked);
+                    }
+                    if self.told_at.elapsed() >= KEEP_EVERY {
+                        self.told_at = Instant::now();
+                        // Where there is no room for it, there is something else on its way.
+                        drop(self.sender.try_send(Bytes::from_static(KEEP)));
+                    }
+                }
+                done = &mut waited => return Ok(done),
+            }
+        }
+    }
+
+    /// Sends a piece, which may take a while.
+    async fn send(&mut self, piece: Bytes) -> Result<(), StreamEnd> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        let sender = self.sender.clone();
+        let sent = self.meanwhile(timeout(BEHIND_MAX, sender.send(piece)));
+        match sent.await? {
+            Ok(Ok(())) => {
+                self.told_at = Instant::now();
+                Ok(())
+            }
+            Ok(Err(_gone)) => Err(StreamEnd::Gone),
+            Err(_elapsed) => Err(StreamEnd::Slow),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Asks NATS for the stream of events: how it stands, what it has, and its new events.
+
+use std::time::Duration;
+
+use fleet::{
+    bus::{
+        connect::Bus,
+        kept::{self, ApiQuestion, ConsumerWanted, KeptEvent, KeptEvents},
+    },
+    ids::Label,
+};
+use fleet_client::{Answer, FleetClient, Question};
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use super::{live::Live, unheard::Unheard};
+
+/// How long the server may take to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
+/// A session of a tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct SessionOf {
+    pub(crate) tenant: Label,
+    pub(crate) session: Label,
+}
+
+/// Who has the stream. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Keeper {
+    bus: Bus,
+    client: FleetClient,
+}
+
+impl Keeper {
+    /// Over this connection, with this inbox for the answers.
+    pub(crate) const fn new(bus: Bus, client: FleetClient) -> Self {
+        Self { bus, client }
+    }
+
+    /// How the stream stands.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is heard of it.
+    pub(crate) async fn stands(&self) -> Result<KeptEvents, Unheard> {
+        let answer = self.ask(kept::ask_stands(self.client.subjects())).await?;
+        Ok(kept::read_stands(answer.bytes())?)
+    }
+
+    /// The first event of a session that has this sequence or a later one, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is heard of the stream.
+    pub(crate) async fn next(
+        &self,
+        of: &SessionOf,
+        from: u64,
+    ) -> Result<Option<KeptEvent>, Unheard> {
+        let SessionOf { tenant, session } = of;
+        let filter = self.client.subjects().events_of_session(tenant, session);
+        let question = kept::ask_next(self.client.subjects(), &filter, from);
+        let answer = self.ask(question).await?;
+        Ok(kept::read_next(answer.bytes())?)
+    }
+
+    /// The events of a session from this sequence on, as they come. Dropping what is returned ends it: the server takes the consumer away.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is heard of the stream.
+    pub(crate) async fn listen(&self, of: &SessionOf, from: u64) -> Result<Live, Unheard> {
+        let SessionOf { tenant, session } = of;
+        let inbox = self.bus.private_inbox();
+        let subscribed = self.bus.client.subscribe(inbox.clone()).await;
+        let heard = subscribed.map_err(|_closed| Unheard::Away)?;
+        let name = format!("gateway-{}", Uuid::new_v4().simple());
+        let wanted = ConsumerWanted {
+            name: &name,
+            inbox: &inbox,
+            from,
+        };
+        let question = kept::ask_consumer(self.client.subjects(), tenant, session, &wanted);
+        let answer = self.ask(question).await?;
+        kept::read_consumer(answer.bytes())?;
+        Ok(Live::new(self.bus.client.clone(), heard))
+    }
+
+    /// Changes whenever the connection is lost or restored from now on.
+    pub(crate) fn connection(&self) -> watch::Receiver<u64> {
+        self.bus.epoch()
+    }
+
+    async fn ask(&self, asked: ApiQuestion) -> Result<Answer, Unheard> {
+        // What is sent without a connection would be sent later, when nobody waits for it any more.
+        if !self.bus.is_connected() {
+            return Err(Unheard::Away);
+        }
+        let question = Question {
+            patience: ANSWER_MAX,
+            ..Question::new(asked.subject, asked.body)
+        };
+        Ok(self.client.ask(question).await?)
+    }
+}
