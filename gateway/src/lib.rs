@@ -12,6 +12,7 @@
 //!   cannot be read; `openapi` is the document that describes the API;
 //! - `events` follows sessions for who may (`follower`), and sends what it hears;
 //! - `answer` makes their answer one over HTTP, by the table in `status`; `refusal` is what the gateway says itself, `headers` their names;
+//! - `speaker` makes one stream of many calls, as a pure fold;
 //! - `state` is what all endpoints work on, `run` starts and stops it in order.
 
 mod config;
@@ -45,6 +46,8 @@ mod answer;
 mod headers;
 mod refusal;
 mod status;
+
+pub mod speaker;
 
 mod error;
 mod run;

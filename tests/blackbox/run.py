@@ -30,6 +30,7 @@ PROOFS = [
     "first_call",
     "bad_input",
     "definitions",
+    "transcripts",
     "one_key",
     "nothing_left",
     "pauses",

@@ -1,0 +1,220 @@
+//! What holds whatever the order of the events.
+
+use proptest::prelude::*;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{
+    super::{Resume, Speech, SpokenEvent},
+    story::{Dice, Story},
+};
+
+/// What was looked at.
+#[derive(Debug, Default)]
+struct Counts {
+    stories: usize,
+    whole: usize,
+    over: usize,
+    incomplete_responses: usize,
+    messages: usize,
+    events: usize,
+    extensions: usize,
+    items: usize,
+    items_cut_short: usize,
+    replays: usize,
+}
+
+#[derive(Debug, Deserialize)]
+struct Seen {
+    r#type: String,
+    sequence_number: u64,
+    output_index: Option<usize>,
+    item_id: Option<String>,
+    item: Option<Box<RawValue>>,
+    response: Option<SeenResponse>,
+}
+
+#[derive(Debug, Deserialize)]
+struct SeenItem {
+    id: String,
+    r#type: String,
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    call_id: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct SeenResponse {
+    status: String,
+    output: Vec<Box<RawValue>>,
+}
+
+proptest! {
+    #[test]
+    fn any_interleaving_keeps_the_laws(seed in any::<u64>()) {
+        let mut counts = Counts::default();
+        look_at(seed, &mut counts);
+    }
+}
+
+/// `cargo nextest run … --run-ignored only`, in about a minute.
+#[test]
+#[ignore = "it looks at 100,000 stories, and prints how much that was"]
+fn a_hundred_thousand_interleavings_keep_the_laws() {
+    let mut counts = Counts::default();
+    for seed in 0..100_000 {
+        look_at(seed, &mut counts);
+    }
+    assert!(counts.whole > 40_000 && counts.items_cut_short > 10_000);
+    assert!(counts.incomplete_responses > 10_000 && counts.extensions > 10_000);
+    println!("{counts:#?}");
+}
+
+fn look_at(seed: u64, counts: &mut Counts) {
+    let story = Story::of(seed);
+    let said = said(&story, Resume::Start);
+    let context = format!("seed {seed}");
+    counts.stories += 1;
+    counts.messages += story.inputs.len();
+    counts.events += said.len();
+
+    numbers_are_dense(&said, &context);
+    let is_over = items_are_told_one_after_the_other(&said, &context, counts);
+    counts.over += usize::from(is_over);
+    if story.is_whole {
+        counts.whole += 1;
+        assert!(
+            is_over,
+            "{context}: all was heard, and the response is not over"
+        );
+    }
+
+    // Twice the same, and from every event on the rest.
+    let again = self::said(&story, Resume::Start);
+    assert_eq!(said, again, "{context}");
+    for (n, event) in said.iter().enumerate() {
+        let resume = Resume::BehindId(event.place);
+        let tail: Vec<_> = again.iter().filter(|event| resume.needs(event)).collect();
+        assert!(tail.into_iter().eq(&said[n + 1..]), "{context}");
+    }
+    let mut dice = Dice::of(seed);
+    if !said.is_empty() {
+        let n = dice.below(said.len());
+        let resume = Resume::BehindId(said[n].place);
+        assert_eq!(self::said(&story, resume), said[n + 1..], "{context}");
+        let number = said[n].sequence_number;
+        let behind = self::said(&story, Resume::BehindNumber(number));
+        assert!(
+            behind.iter().all(|event| event.sequence_number > number),
+            "{context}"
+        );
+        assert_eq!(behind, said[said.len() - behind.len()..], "{context}");
+        counts.replays += 2;
+    }
+}
+
+fn said(story: &Story, resume: Resume) -> Vec<SpokenEvent> {
+    let mut speech = Speech::of(&story.header.response_id);
+    resume.replay(&mut speech, story.inputs.iter().cloned())
+}
+
+fn numbers_are_dense(said: &[SpokenEvent], context: &str) {
+    let mut next = 0;
+    for pair in said.windows(2) {
+        assert!(pair[0].place < pair[1].place, "{context}");
+    }
+    for event in said {
+        if event.is_extension {
+            assert_eq!(event.sequence_number + 1, next, "{context}");
+        } else {
+            assert_eq!(event.sequence_number, next, "{context}");
+            next += 1;
+        }
+    }
+}
+
+/// Whether the response is over.
+fn items_are_told_one_after_the_other(
+    said: &[SpokenEvent],
+    context: &str,
+    counts: &mut Counts,
+) -> bool {
+    let mut open: Option<String> = None;
+    let mut done: Vec<Box<RawValue>> = Vec::new();
+    let mut handed_over = Vec::new();
+    let (mut is_over, mut has_doubt) = (false, false);
+    for (n, event) in said.iter().enumerate() {
+        let seen: Seen = serde_json::from_str(&event.data).unwrap();
+        assert_eq!(seen.r#type, event.name, "{context}");
+        assert_eq!(seen.sequence_number, event.sequence_number, "{context}");
+        assert!(!is_over, "{context}: {} after the end", event.name);
+        counts.extensions += usize::from(event.is_extension);
+        match event.name {
+            "response.created" | "response.in_progress" => assert!(n < 2, "{context}"),
+            "response.output_item.added" => {
+                let item = item(seen.item.as_deref());
+                assert_eq!(open, None, "{context}: two are open");
+                assert_eq!(seen.output_index, Some(done.len()), "{context}");
+                open = Some(item.id);
+                counts.items += 1;
+            }
+            "response.output_item.done" => {
+                let raw = seen.item.unwrap();
+                let item = item(Some(&raw));
+                assert_eq!(open.take(), Some(item.id), "{context}");
+                assert_eq!(seen.output_index, Some(done.len()), "{context}");
+                assert_ne!(item.status, "in_progress", "{context}");
+                counts.items_cut_short += usize::from(item.status == "incomplete");
+                has_doubt |= raw.get().contains("in_doubt")
+                    || raw.get().contains(DOUBT.0)
+                    || raw.get().contains(DOUBT.1);
+                if item.r#type == "function_call" {
+                    handed_over.push(item.call_id);
+                }
+                done.push(raw);
+            }
+            "response.completed" | "response.incomplete" => {
+                let response = seen.response.unwrap();
+                assert_eq!(open, None, "{context}");
+                assert_eq!(
+                    event.name,
+                    format!("response.{}", response.status),
+                    "{context}"
+                );
+                assert_eq!(response.status == "incomplete", has_doubt, "{context}");
+                counts.incomplete_responses += usize::from(has_doubt);
+                let output = response.output.iter().map(|item| item.get());
+                assert!(output.eq(done.iter().map(|item| item.get())), "{context}");
+                is_over = true;
+            }
+            _within => {
+                assert!(open.is_some(), "{context}: {} of no item", event.name);
+                assert_eq!(seen.output_index, Some(done.len()), "{context}");
+                if seen.item_id.is_some() {
+                    assert_eq!(seen.item_id, open, "{context}");
+                }
+            }
+        }
+    }
+    let mut ids: Vec<String> = done.iter().map(|raw| item(Some(raw)).id).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), done.len(), "{context}: an id stands twice");
+    let handed = handed_over.len();
+    handed_over.sort();
+    handed_over.dedup();
+    assert_eq!(
+        handed_over.len(),
+        handed,
+        "{context}: a call was handed over twice"
+    );
+    is_over
+}
+
+/// What items say that cannot say a code.
+const DOUBT: (&str, &str) = ("The call is in doubt", "这次调用存疑");
+
+fn item(raw: Option<&RawValue>) -> SeenItem {
+    serde_json::from_str(raw.unwrap().get()).unwrap()
+}
