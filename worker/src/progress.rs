@@ -23,11 +23,11 @@ const MESSAGE_MAX: usize = 512;
 /// Where a tool reports its progress and tells parts of its answer. Clones report for the same attempt; the default one has no
 /// receiver.
 #[derive(Debug, Clone, Default)]
-pub struct Progress(Option<Arc<Heard>>);
+pub struct Progress(Option<Arc<ProgressSink>>);
 
 /// Both ways of one attempt.
 #[derive(Debug)]
-struct Heard {
+struct ProgressSink {
     report: watch::Sender<ProgressReport>,
     parts: Mutex<Parts>,
     /// Rings with every part.
@@ -122,7 +122,7 @@ struct ForeignReport {
     message: String,
 }
 
-impl Heard {
+impl ProgressSink {
     fn parts(&self) -> MutexGuard<'_, Parts> {
         self.parts
             .lock()
@@ -153,7 +153,7 @@ impl Drop for ProgressReports {
 pub(crate) struct ReportsHeard {
     reports: watch::Receiver<ProgressReport>,
     /// Keeps the channel open when the tool drops its end.
-    _open: Arc<Heard>,
+    _open: Arc<ProgressSink>,
 }
 
 impl ReportsHeard {
@@ -174,7 +174,7 @@ impl ReportsHeard {
 
 /// Receives the parts.
 #[derive(Debug)]
-pub(crate) struct PartsHeard(Arc<Heard>);
+pub(crate) struct PartsHeard(Arc<ProgressSink>);
 
 impl PartsHeard {
     /// Takes no more, and forgets those that wait.
@@ -209,7 +209,7 @@ impl PartsHeard {
 /// The sender and the receiver of what one attempt's tool tells.
 pub(crate) fn channel() -> (Progress, ProgressReports) {
     let (report, reports) = watch::channel(ProgressReport::default());
-    let heard = Arc::new(Heard {
+    let heard = Arc::new(ProgressSink {
         report,
         parts: Mutex::default(),
         more: Notify::new(),
