@@ -61,6 +61,42 @@ pub async fn tools(pool: &PgPool, all: bool) -> Result<Vec<Row<ListedTool>>, Sto
     .map_err(|error| StoreError::from_sqlx("list tools", error))
 }
 
+/// How calls of a tool are shown to who follows them.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct PresentedTool {
+    /// Its name.
+    pub tool: String,
+    /// As what kind of item.
+    pub presents: Option<String>,
+    /// Whether at all.
+    pub visibility: Option<String>,
+    /// Whether its answer is the assistant's.
+    pub is_final: bool,
+    /// Whether callers' programs run it.
+    pub is_clients: bool,
+    /// The language of what it says.
+    pub language: Option<String>,
+}
+
+/// How calls of these tools are shown, by their current versions; nothing of those that do not exist.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn presented(pool: &PgPool, names: &[String]) -> Result<Vec<PresentedTool>, StoreError> {
+    sqlx::query_as(
+        "SELECT tool, coalesce(manifest->'executor'->'client'->>'presents', manifest->>'presents') AS presents,
+                manifest->>'visibility' AS visibility, coalesce(manifest->>'final', 'false') = 'true' AS is_final,
+                manifest->'executor'->'client' IS NOT NULL AS is_clients, manifest->>'language' AS language
+         FROM toolfleet.tools
+         WHERE current AND tool = ANY($1)",
+    )
+    .bind(names)
+    .fetch_all(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("look for how tools are shown", error))
+}
+
 /// A tool whose newest version callers' programs run themselves.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct ClientTool {

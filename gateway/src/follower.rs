@@ -12,6 +12,7 @@ use crate::{
         deliver::StreamFor,
         places::{NoPlace, StreamHolder},
         reading::NoReading,
+        unheard::Unheard,
     },
     refusal::Refused,
     state::Gateway,
@@ -81,16 +82,16 @@ pub(crate) fn no_reading(why: &NoReading) -> Refused {
             );
             Refused::new(Code::HeaderInvalid, what)
         }
-        NoReading::Unheard(unheard) => {
-            tracing::debug!(
-                error = report(unheard),
-                "the stream of events is not heard of"
-            );
-            let what = Message::fixed(
-                "the stream of events cannot be read at the moment",
-                "目前无法读取事件流",
-            );
-            Refused::later(Code::Unavailable, what)
-        }
+        NoReading::Unheard(why) => unheard(why),
     }
+}
+
+/// What somebody is told where nothing is heard of the stream of events.
+pub(crate) fn unheard(why: &Unheard) -> Refused {
+    tracing::debug!(error = report(why), "the stream of events is not heard of");
+    let what = Message::fixed(
+        "the stream of events cannot be read at the moment",
+        "目前无法读取事件流",
+    );
+    Refused::later(Code::Unavailable, what)
 }

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use crate::refusal::Refused;
 
 /// The fields of an object, in their order.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Fields(Vec<(String, Box<RawValue>)>);
 
 impl Fields {
@@ -41,6 +41,11 @@ impl Fields {
     pub(crate) fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a RawValue> {
         let named = move |(field, _): &&(String, Box<RawValue>)| field == name;
         self.0.iter().filter(named).map(|(_, value)| &**value)
+    }
+
+    /// The names of all fields, one that stands twice twice.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
     }
 
     /// Whether there is such a field.

@@ -25,6 +25,8 @@ pub(crate) const META: HeaderName = HeaderName::from_static("toolfleet-meta");
 pub(crate) const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// The last event that somebody was told who follows a session.
 pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// The session of a call.
+pub(crate) const SESSION: HeaderName = HeaderName::from_static("toolfleet-session");
 /// The same key is the same call.
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 

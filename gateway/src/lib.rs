@@ -10,7 +10,8 @@
 //!   parts, `page` what is wanted of a list, `forward` its headers on their way to NATS, `form` and `decision` its fields;
 //! - `ask` asks the dispatchers, `submit` makes a call and waits for it, `wait` waits for one whose id is known; `views` says why the history
 //!   cannot be read; `openapi` is the document that describes the API;
-//! - `events` follows sessions for who may (`follower`), and sends what it hears;
+//! - `events` follows sessions for who may (`follower`), and sends what it hears; `turns` makes many calls as one
+//!   turn and tells them through the speaker;
 //! - `answer` makes their answer one over HTTP, by the table in `status`; `refusal` is what the gateway says itself, `headers` their names;
 //! - `speaker` makes one stream of many calls, as a pure fold;
 //! - `state` is what all endpoints work on, `run` starts and stops it in order.
@@ -37,6 +38,7 @@ mod wait;
 
 mod events;
 mod follower;
+mod turns;
 
 mod views;
 

@@ -16,7 +16,7 @@ use crate::{ids::Label, wire::subjects::Subjects};
 /// How often the server says on an idle consumer that it still is there.
 pub const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How long the server keeps a consumer to which nobody listens.
-const UNHEARD_MAX: Duration = Duration::from_secs(10);
+const UNHEARD_MAX: Duration = Duration::from_secs(5);
 /// JetStream's number of "no such stream".
 const NO_STREAM: u64 = 10_059;
 /// JetStream's number of "no such message".

@@ -54,15 +54,19 @@ pub(super) async fn batch(
 }
 
 /// What was found in a batch.
-struct Checked {
+pub(crate) struct Checked {
     /// Whether every call has a key.
-    has_keys: bool,
+    pub(crate) has_keys: bool,
     /// The batch with who asks in it; `None`: it stays as it came.
-    body: Option<String>,
+    pub(crate) body: Option<String>,
 }
 
 /// Looks at the tools that a batch names, and writes who asks where a call has data of its own for its tool.
-fn checked(body: &[u8], principal: &Principal) -> Result<Checked, Refused> {
+///
+/// # Errors
+///
+/// A tool is not for who asks, or a call writes itself who asks.
+pub(crate) fn checked(body: &[u8], principal: &Principal) -> Result<Checked, Refused> {
     let mut batch = Fields::read(body)?;
     let mut has_keys = true;
     let mut problem = None;

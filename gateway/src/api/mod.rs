@@ -1,6 +1,6 @@
 //! The endpoints: a row each, and a file for what stands behind it.
 
-mod batch;
+pub(crate) mod batch;
 mod brakes;
 mod call;
 mod calls;
@@ -15,6 +15,9 @@ mod openapi;
 mod output;
 mod settle;
 mod tools;
+mod turn_events;
+mod turn_outputs;
+mod turns;
 
 use std::sync::Arc;
 
@@ -75,6 +78,10 @@ fn routes() -> Vec<Route> {
         post("/v1/calls/{call}/approve", decide::approve),
         post("/v1/calls/{call}/deny", decide::deny),
         get("/v1/sessions/{session}/events", events::session),
+        post("/v1/turns", turns::submit),
+        get("/v1/turns/{turn}", turns::one),
+        get("/v1/turns/{turn}/events", turn_events::follow),
+        post("/v1/turns/{turn}/outputs", turn_outputs::hand_in),
         get("/v1/history", history::list),
         get("/v1/history/{call}", history::one),
         get("/v1/tools", tools::list),

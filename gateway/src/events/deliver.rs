@@ -34,6 +34,8 @@ const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 const KEEP_EVERY: Duration = Duration::from_secs(15);
 /// How often it is looked whether the follower's token still holds: with the time in which a revoked one is known, less than two seconds.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// After how long without anything to tell it is looked whether something was missed.
+const IDLE: Duration = Duration::from_secs(30);
 /// How long a follower may take nothing.
 const BEHIND_MAX: Duration = Duration::from_secs(10);
 /// How long a follower may take to be told that the gateway stops.
@@ -51,6 +53,11 @@ pub(crate) trait Wording: Send + 'static {
         told: Arc<Told>,
         to: &mut BytesMut,
     ) -> impl Future<Output = StreamGoes> + Send;
+
+    /// Writes what there is to say after [`IDLE`] in which nothing was told. Dropping the future is harmless.
+    fn idle(&mut self, _to: &mut BytesMut) -> impl Future<Output = StreamGoes> + Send {
+        std::future::ready(StreamGoes::On)
+    }
 }
 
 /// Whether a stream goes on.
@@ -158,13 +165,19 @@ impl Delivery {
     ) -> Result<Infallible, StreamEnd> {
         loop {
             let mut piece = BytesMut::new();
-            let mut told = self
-                .meanwhile(reading.next())
-                .await?
-                .map_err(|end| match end {
-                    ReadingEnd::Lagging => StreamEnd::Slow,
-                    ReadingEnd::Lost => StreamEnd::Lost,
-                })?;
+            let next = timeout(IDLE, reading.next());
+            let Ok(told) = self.meanwhile(next).await? else {
+                let goes = self.meanwhile(wording.idle(&mut piece)).await?;
+                self.send(piece.freeze()).await?;
+                if goes == StreamGoes::Over {
+                    return Err(StreamEnd::Over);
+                }
+                continue;
+            };
+            let mut told = told.map_err(|end| match end {
+                ReadingEnd::Lagging => StreamEnd::Slow,
+                ReadingEnd::Lost => StreamEnd::Lost,
+            })?;
             loop {
                 let saying = wording.say(told, &mut piece);
                 let goes = self.meanwhile(saying).await?;

@@ -2,8 +2,9 @@
 //!
 //! NATS may be away meanwhile, and come back with another stream: then what is missing is told before what comes next.
 
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
 use fleet::{delay::Reconnect, store::PgPool, telemetry::report};
-use std::{sync::Arc, time::Duration};
 
 use super::{
     begin::{Beginning, Missing, begin_again},
@@ -49,7 +50,7 @@ impl Follower {
         &self,
         known: &mut EventId,
         pauses: &mut Reconnect,
-    ) -> Result<std::convert::Infallible, Unheard> {
+    ) -> Result<Infallible, Unheard> {
         let mut connection = self.keeper.connection();
         let stream = self.keeper.stands().await?;
         let missing = begin_again(*known, &stream);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use async_nats::HeaderMap;
 use fleet::{
     bus::{
         connect::Bus,
@@ -63,6 +64,47 @@ impl Keeper {
         let question = kept::ask_next(self.client.subjects(), &filter, from);
         let answer = self.ask(question).await?;
         Ok(kept::read_next(answer.bytes())?)
+    }
+
+    /// The first header of the turn of a session that has this sequence or a later one, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is heard of the stream.
+    pub(crate) async fn next_header(
+        &self,
+        of: &SessionOf,
+        from: u64,
+    ) -> Result<Option<KeptEvent>, Unheard> {
+        let subject = self.client.subjects().turn(&of.tenant, &of.session);
+        let question = kept::ask_next(self.client.subjects(), &subject, from);
+        let answer = self.ask(question).await?;
+        Ok(kept::read_next(answer.bytes())?)
+    }
+
+    /// Stores a header where the last one of its turn has this sequence, or, with 0, where there is none. `None`: that is not so.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is heard of the stream; it may have been stored.
+    pub(crate) async fn store_header(
+        &self,
+        of: &SessionOf,
+        header: Vec<u8>,
+        last: u64,
+    ) -> Result<Option<u64>, Unheard> {
+        let mut headers = HeaderMap::new();
+        headers.insert(kept::EXPECTED_LAST, last.to_string());
+        let question = Question {
+            headers,
+            patience: ANSWER_MAX,
+            ..Question::new(self.client.subjects().turn(&of.tenant, &of.session), header)
+        };
+        if !self.bus.is_connected() {
+            return Err(Unheard::Away);
+        }
+        let answer = self.client.ask(question).await?;
+        Ok(kept::read_stored(answer.bytes())?)
     }
 
     /// The events of a session from this sequence on, as they come. Dropping what is returned ends it: the server takes the consumer away.

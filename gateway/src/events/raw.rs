@@ -32,6 +32,14 @@ fn write_event(event: &SessionEvent, to: &mut BytesMut) {
 
 /// The gap, what the rows say, and then alone the id from which on nothing is missing: who goes away before that comes back to the gap.
 fn write_gap(gap: &EventGap, to: &mut BytesMut) {
+    write_said(gap, to);
+    write_snapshots(gap, to);
+    line(to, "id", gap.up_to.to_string().as_bytes());
+    to.put_u8(b'\n');
+}
+
+/// That something is missing.
+pub(crate) fn write_said(gap: &EventGap, to: &mut BytesMut) {
     let EventGap {
         behind,
         why,
@@ -58,14 +66,16 @@ fn write_gap(gap: &EventGap, to: &mut BytesMut) {
     line(to, "event", b"gap");
     data(to, said.to_string().as_bytes());
     to.put_u8(b'\n');
+}
+
+/// What the rows say instead.
+pub(crate) fn write_snapshots(EventGap { calls, .. }: &EventGap, to: &mut BytesMut) {
     for call in calls.iter().flat_map(|calls| &calls.over) {
         let said = serde_json::to_vec(call).expect("a row has only string keys");
         line(to, "event", SNAPSHOT.as_bytes());
         data(to, &said);
         to.put_u8(b'\n');
     }
-    line(to, "id", up_to.to_string().as_bytes());
-    to.put_u8(b'\n');
 }
 
 fn line(to: &mut BytesMut, field: &str, value: &[u8]) {

@@ -28,6 +28,10 @@ pub(crate) struct Reading {
     /// What is told before all else.
     first: Option<Arc<Told>>,
     stand: Stand,
+    /// What it was told last; at first, where it began.
+    told: EventId,
+    /// What the stream had when it began. Up to there a follower may take its time: it gets what the stream has.
+    behind_until: EventId,
     changes: watch::Receiver<()>,
     /// The connection over which the stream is read.
     connection: watch::Receiver<u64>,
@@ -85,6 +89,11 @@ impl Reading {
             reader,
             first: gap.map(|gap| Arc::new(Told::Gap(gap))),
             stand: Stand::Stream(behind),
+            told: behind,
+            behind_until: EventId {
+                epoch: stream.epoch,
+                sequence: stream.last,
+            },
             connection,
             pauses: Reconnect::up_to(PAUSE_MAX),
         })
@@ -105,7 +114,14 @@ impl Reading {
                     // Before the look: what comes behind it is a change.
                     self.changes.mark_unchanged();
                     match self.reader.log.take(follower) {
-                        Taken::Told(told) => return Ok(told),
+                        Taken::Told(told) => {
+                            self.told = told.place();
+                            return Ok(told);
+                        }
+                        Taken::Lagging if self.is_catching_up() => {
+                            self.reader.log.leave(follower);
+                            self.stand = Stand::Stream(self.told);
+                        }
                         Taken::Lagging => return Err(ReadingEnd::Lagging),
                         Taken::Nothing => self.changed().await?,
                     }
@@ -125,7 +141,10 @@ impl Reading {
             return None;
         };
         match self.reader.log.take(follower) {
-            Taken::Told(told) => Some(told),
+            Taken::Told(told) => {
+                self.told = told.place();
+                Some(told)
+            }
             // Said by the next look.
             Taken::Nothing | Taken::Lagging => None,
         }
@@ -160,12 +179,14 @@ impl Reading {
                     ..place
                 };
                 self.stand = Stand::Stream(id);
+                self.told = id;
                 let event = SessionEvent::new(id, kept.at, kept.payload.into());
                 Ok(Some(Arc::new(Told::Event(event))))
             }
             // What the log has dropped the stream has dropped, too.
             Ok(None) => {
-                self.stand = Stand::Stream(self.reader.log.oldest());
+                self.told = self.reader.log.oldest();
+                self.stand = Stand::Stream(self.told);
                 Ok(None)
             }
             Err(unheard) => {
@@ -177,6 +198,12 @@ impl Reading {
                 Ok(None)
             }
         }
+    }
+
+    /// Whether it has not been told yet what there was when it began.
+    fn is_catching_up(&self) -> bool {
+        self.told.epoch == self.behind_until.epoch
+            && self.told.sequence < self.behind_until.sequence
     }
 
     async fn changed(&mut self) -> Result<(), ReadingEnd> {

@@ -61,7 +61,7 @@ impl Sessions {
     }
 
     /// Who has the stream.
-    pub(super) fn keeper(&self) -> &Keeper {
+    pub(crate) fn keeper(&self) -> &Keeper {
         &self.0.keeper
     }
 

@@ -53,7 +53,7 @@ pub(crate) struct CallsSince {
 /// A call that is decided, as far as an event would say it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CallOver {
-    call_id: String,
+    pub(crate) call_id: String,
     #[serde(rename(deserialize = "finished_at"))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     at: Option<String>,

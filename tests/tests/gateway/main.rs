@@ -23,6 +23,8 @@ mod every;
 
 mod streams;
 
+mod turns;
+
 mod gaps;
 mod stream_ends;
 

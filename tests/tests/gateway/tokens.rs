@@ -135,6 +135,31 @@ pub(crate) fn endpoints(call: &str) -> Vec<(&'static str, String, String, &'stat
         ("POST", of("approve"), decision.clone(), &[Scope::Approve]),
         ("POST", of("deny"), decision, &[Scope::Approve]),
         (
+            "POST",
+            // It lacks a key, which is looked at behind the scope.
+            "/v1/turns".into(),
+            r#"{"calls":[{"tool":"look","args":{"what":"a"}}]}"#.into(),
+            &[Scope::Call],
+        ),
+        (
+            "GET",
+            format!("/v1/turns/turn_{}", "0".repeat(32)),
+            String::new(),
+            &[Scope::Call, Scope::Read],
+        ),
+        (
+            "GET",
+            format!("/v1/turns/turn_{}/events", "0".repeat(32)),
+            String::new(),
+            &[Scope::Call, Scope::Read],
+        ),
+        (
+            "POST",
+            format!("/v1/turns/turn_{}/outputs", "0".repeat(32)),
+            json!({"outputs": [{"call_id": call, "result": 1}]}).to_string(),
+            &[Scope::Call],
+        ),
+        (
             "GET",
             // Refused for another reason than its scope: a stream does not end.
             "/v1/sessions/s/events?style=none".into(),

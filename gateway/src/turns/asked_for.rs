@@ -1,0 +1,208 @@
+//! The turn that is asked for: its calls, who speaks first, and what becomes of the others when the final one has its answer. Pure.
+
+use fleet::{
+    said,
+    wire::{code::Code, message::Message},
+};
+use serde_json::value::RawValue;
+
+use super::name::TurnName;
+use crate::{
+    form::Fields,
+    refusal::Refused,
+    speaker::{CALLS_MAX, OnFinal, SpeakingOrder},
+};
+
+/// What a turn may say.
+const FIELDS: [&str; 3] = ["calls", "order", "on_final"];
+/// What a call of a turn may not say: the turn says it.
+const OF_THE_TURN: [&str; 3] = ["idempotency_key", "session", "prefer"];
+
+/// A turn that is asked for.
+#[derive(Debug)]
+pub(crate) struct TurnAsked {
+    pub(crate) calls: Vec<CallAsked>,
+    pub(crate) order: SpeakingOrder,
+    pub(crate) on_final: OnFinal,
+}
+
+/// One of its calls.
+#[derive(Debug)]
+pub(crate) struct CallAsked {
+    /// Its tool; empty where it names none, which the door refuses.
+    pub(crate) tool: String,
+    /// Its arguments, as they came.
+    pub(crate) arguments: String,
+    fields: Fields,
+}
+
+impl TurnAsked {
+    /// Reads it. What is wrong inside of a call is the door's to say.
+    ///
+    /// # Errors
+    ///
+    /// It is no turn, or has no calls or too many.
+    pub(crate) fn read(body: &[u8]) -> Result<Self, Refused> {
+        let fields = Fields::read(body)?;
+        for name in fields.names() {
+            if !FIELDS.contains(&name) {
+                return Err(invalid(Message::fixed(
+                    "a turn has calls, order and on_final, and nothing else",
+                    "一个 turn 只有 calls、order 和 on_final",
+                )));
+            }
+            if fields.values(name).count() > 1 {
+                let name: String = name.to_owned();
+                let what = said!("{name} stands there twice", "{name} 出现了两次");
+                return Err(Refused::new(Code::DuplicateKey, what));
+            }
+        }
+        let order = word(
+            &fields,
+            "order",
+            "call_index or first_ready",
+            "是 call_index 或 first_ready",
+        )?;
+        let on_final = word(&fields, "on_final", "cancel or await", "是 cancel 或 await")?;
+        let calls = fields.values("calls").next();
+        let calls =
+            calls.and_then(|calls| serde_json::from_str::<Vec<&RawValue>>(calls.get()).ok());
+        let calls = calls.filter(|calls| (1..=CALLS_MAX).contains(&calls.len()));
+        let Some(calls) = calls else {
+            let most = CALLS_MAX;
+            return Err(invalid(said!(
+                "calls must be a list of 1 to {most} calls",
+                "calls 必须是 1 到 {most} 个调用的列表"
+            )));
+        };
+        let calls = calls.iter().enumerate();
+        let calls: Result<Vec<CallAsked>, Refused> = calls
+            .map(|(place, call)| CallAsked::read(call, place))
+            .collect();
+        Ok(Self {
+            calls: calls?,
+            order: order.unwrap_or(SpeakingOrder::CallIndex),
+            on_final: on_final.unwrap_or(OnFinal::Await),
+        })
+    }
+
+    /// The body of a batch of its calls at these places, each with its key.
+    pub(crate) fn batch(&self, name: &TurnName, places: &[usize]) -> String {
+        let calls: Vec<String> = places
+            .iter()
+            .map(|place| self.calls[*place].of_batch(&name.key(*place)))
+            .collect();
+        format!("{{\"calls\":[{}]}}", calls.join(","))
+    }
+}
+
+impl CallAsked {
+    fn read(call: &RawValue, place: usize) -> Result<Self, Refused> {
+        let Some(fields) = Fields::of(call.get()) else {
+            return Err(invalid(said!(
+                "/calls/{place} must be an object",
+                "/calls/{place} 必须是对象"
+            )));
+        };
+        for name in OF_THE_TURN {
+            if fields.has(name) {
+                return Err(invalid(said!(
+                    "/calls/{place} may not have {name}: the turn says it",
+                    "/calls/{place} 不能有 {name}：由 turn 决定"
+                )));
+            }
+        }
+        let tool = fields.values("tool").next();
+        let tool = tool.and_then(|tool| serde_json::from_str(tool.get()).ok());
+        let arguments = fields.values("args").next().map(RawValue::get);
+        Ok(Self {
+            tool: tool.unwrap_or_default(),
+            arguments: arguments.unwrap_or("{}").to_owned(),
+            fields,
+        })
+    }
+
+    fn of_batch(&self, key: &str) -> String {
+        let mut fields = self.fields.clone();
+        fields.push("idempotency_key", &key);
+        fields.to_text()
+    }
+}
+
+fn word<T: serde::de::DeserializeOwned>(
+    fields: &Fields,
+    name: &str,
+    english: &'static str,
+    chinese: &'static str,
+) -> Result<Option<T>, Refused> {
+    let Some(value) = fields.values(name).next() else {
+        return Ok(None);
+    };
+    let read = serde_json::from_str(value.get());
+    read.map(Some).map_err(|_other| {
+        let rule = Message::fixed(english, chinese);
+        let name = name.to_owned();
+        invalid(said!("{name} must be {rule}", "{name} 必须{rule}", rule))
+    })
+}
+
+fn invalid(what: Message) -> Refused {
+    Refused::new(Code::InvalidArguments, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(body: &str) -> Result<TurnAsked, Refused> {
+        TurnAsked::read(body.as_bytes())
+    }
+
+    #[test]
+    fn calls_go_to_the_door_as_they_came_with_the_keys_of_the_turn() {
+        let body = r#"{"calls":[{"tool":"look","args":{"a": 1E2}},{"args":[1],"deadline_ms":5}],"order":"first_ready"}"#;
+        let asked = read(body).unwrap();
+        assert_eq!(asked.order, SpeakingOrder::FirstReady);
+        assert_eq!(asked.on_final, OnFinal::Await);
+        assert_eq!(
+            (asked.calls[0].tool.as_str(), asked.calls[1].tool.as_str()),
+            ("look", "")
+        );
+        assert_eq!(asked.calls[0].arguments, r#"{"a": 1E2}"#);
+        let name = TurnName::read(&format!("turn_{}", "0".repeat(32))).unwrap();
+        let zeros = "0".repeat(32);
+        assert_eq!(
+            asked.batch(&name, &[0, 1]),
+            format!(
+                r#"{{"calls":[{{"tool":"look","args":{{"a": 1E2}},"idempotency_key":"turn_{zeros}-0"}},{{"args":[1],"deadline_ms":5,"idempotency_key":"turn_{zeros}-1"}}]}}"#
+            )
+        );
+        assert!(asked.batch(&name, &[1]).contains("-1\""));
+    }
+
+    #[test]
+    fn what_is_no_turn_is_refused() {
+        let of = |count: usize| format!("{{\"calls\":[{}]}}", vec!["{}"; count].join(","));
+        assert!(read(&of(1)).is_ok() && read(&of(64)).is_ok());
+        for bad in [
+            of(0).as_str(),
+            &of(65),
+            "",
+            "{}",
+            "[]",
+            "{",
+            r#"{"calls":{}}"#,
+            r#"{"calls":[1]}"#,
+            r#"{"calls":[{}],"calls":[{}]}"#,
+            r#"{"calls":[{}],"order":"random"}"#,
+            r#"{"calls":[{}],"order":null}"#,
+            r#"{"calls":[{}],"on_final":"kill"}"#,
+            r#"{"calls":[{}],"session":"s"}"#,
+            r#"{"calls":[{"session":"s"}]}"#,
+            r#"{"calls":[{"idempotency_key":"k"}]}"#,
+            r#"{"calls":[{"prefer":"respond-async"}]}"#,
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The header of a turn, as it stands in the stream of events. Pure.
+
+use std::collections::HashMap;
+
+use fleet::call::Language;
+use serde::Serialize;
+use time::OffsetDateTime;
+
+use super::{asked_for::TurnAsked, items::TurnItem, name::TurnName, shown::ShownTool};
+use crate::speaker::{TurnCall, TurnHeader, TurnSlot};
+
+/// The kind of a header among the events of a session.
+pub(crate) const TURN: &str = "turn";
+
+/// The header of a turn whose calls became this.
+pub(super) fn header_of(
+    name: &TurnName,
+    asked: &TurnAsked,
+    items: &[TurnItem],
+    shown: &HashMap<String, ShownTool>,
+    created_at: OffsetDateTime,
+) -> TurnHeader {
+    let calls = (0..).zip(asked.calls.iter().zip(items));
+    let calls = calls.map(|(index, (call, item))| {
+        let known = shown.get(&call.tool);
+        TurnCall {
+            index,
+            slot: item.slot.clone(),
+            tool: call.tool.clone(),
+            arguments: call.arguments.clone(),
+            presents: known.and_then(|known| known.presents),
+            visibility: known.map(|known| known.visibility).unwrap_or_default(),
+            is_final: known.is_some_and(|known| known.is_final),
+            is_clients: item.is_clients || known.is_some_and(|known| known.is_clients),
+            language: known.map_or(Language::En, |known| known.language),
+            told_until: None,
+            approval_request_id: None,
+        }
+    });
+    TurnHeader {
+        turn_id: name.id(),
+        response_id: name.response(),
+        session: name.session(),
+        order: asked.order,
+        on_final: asked.on_final,
+        previous_response_id: None,
+        created_at,
+        calls: calls.collect(),
+    }
+}
+
+/// As an event of its session.
+pub(super) fn to_event(header: &TurnHeader) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct TurnEvent<'a> {
+        kind: &'static str,
+        #[serde(flatten)]
+        header: &'a TurnHeader,
+    }
+
+    let event = TurnEvent { kind: TURN, header };
+    serde_json::to_vec(&event).expect("a header has only string keys")
+}
+
+/// Whether a turn that is asked for is the one that was made. What the door has accepted it compares itself.
+pub(crate) fn is_same(asked: &TurnAsked, header: &TurnHeader) -> bool {
+    let same_call = |(asked, made): (&super::asked_for::CallAsked, &TurnCall)| match made.slot {
+        TurnSlot::CallId(_) => asked.tool == made.tool,
+        TurnSlot::Refused { .. } => asked.tool == made.tool && asked.arguments == made.arguments,
+    };
+    asked.order == header.order
+        && asked.on_final == header.on_final
+        && asked.calls.len() == header.calls.len()
+        && asked.calls.iter().zip(&header.calls).all(same_call)
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet::wire::code::Code;
+
+    use super::*;
+
+    #[test]
+    fn a_header_is_an_event_that_is_read_again_and_knows_its_turn() {
+        let body = r#"{"calls":[{"tool":"look","args":{"a": 1E2}},{"tool":"x"}]}"#;
+        let asked = TurnAsked::read(body.as_bytes()).unwrap();
+        let name = TurnName::read(&format!("turn_{}", "0".repeat(32))).unwrap();
+        let items: Vec<TurnItem> = ["look", "x"]
+            .map(|tool| TurnItem::refused(tool, Code::UnknownTool, "no"))
+            .to_vec();
+        let at = OffsetDateTime::UNIX_EPOCH;
+        let header = header_of(&name, &asked, &items, &HashMap::new(), at);
+        let event = to_event(&header);
+        assert!(event.starts_with(br#"{"kind":"turn","#));
+        assert_eq!(TurnHeader::read(&event).unwrap(), header);
+        assert!(is_same(&asked, &header));
+        for other in [
+            r#"{"calls":[{"tool":"look","args":{"a": 1E2}}]}"#,
+            r#"{"calls":[{"tool":"look","args":{"a": 1E2}},{"tool":"x"}],"order":"first_ready"}"#,
+            r#"{"calls":[{"tool":"look","args":{"a": 1E3}},{"tool":"x"}]}"#,
+            r#"{"calls":[{"tool":"look","args":{"a": 1E2}},{"tool":"y"}]}"#,
+        ] {
+            let other = TurnAsked::read(other.as_bytes()).unwrap();
+            assert!(!is_same(&other, &header));
+        }
+    }
+}
