@@ -60,7 +60,7 @@ pub use edge::hosts::{HostName, WebOrigin};
 pub use error::RunError;
 pub use run::run;
 
-/// The document of OpenAPI 3.1 that describes the API, as it is served at `/v1/openapi.json`: complete, without references to files.
+/// The document of `OpenAPI` 3.1 that describes the API, as it is served at `/v1/openapi.json`: complete, without references to files.
 pub fn document() -> &'static serde_json::Value {
     openapi::bundle::document()
 }

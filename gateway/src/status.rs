@@ -218,6 +218,20 @@ mod tests {
     ];
 
     #[test]
+    fn the_document_has_every_status_of_the_table() {
+        let document = crate::openapi::bundle::document();
+        let calls = CALLS.iter().flat_map(|(_, plain, by)| [*plain, *by]);
+        let refusals = REFUSALS.iter().map(|(status, _)| *status);
+        for status in calls.chain(refusals).filter(|status| *status != 500) {
+            let call = &document["paths"]["/v1/call/{tool}"]["post"]["responses"];
+            let history = &document["paths"]["/v1/history"]["get"]["responses"];
+            let name = status.to_string();
+            let is_there = call.get(&name).or_else(|| history.get(&name)).is_some();
+            assert!(is_there, "{status}");
+        }
+    }
+
+    #[test]
     fn each_cell_about_refusals_has_its_status_in_both_columns() {
         let mut listed = Vec::new();
         for (status, codes) in REFUSALS {

@@ -95,10 +95,7 @@ pub(super) async fn limits(
     asked: Asked,
 ) -> Result<Response, Refused> {
     let wanted = Wanted::read(&asked, "after")?;
-    let after = match wanted.query.text("after") {
-        Some(word) => Some(place(word)?),
-        None => None,
-    };
+    let after = wanted.query.text("after").map(place).transpose()?;
     let found = pages::limits(&gateway.views, wanted.page(), after.as_ref()).await;
     let found = found.map_err(|error| unreadable(&error))?;
     let last = wanted.last(&found).and_then(|row| row.read().ok());

@@ -1,4 +1,4 @@
-//! `GET /v1/openapi.json`: what this API is, as a document of OpenAPI 3.1. With `?tools=1` it has an operation for each tool that the
+//! `GET /v1/openapi.json`: what this API is, as a document of `OpenAPI` 3.1. With `?tools=1` it has an operation for each tool that the
 //! caller may call.
 //!
 //! Without the tools nobody is asked who it is: the document is the same in every copy of this program and says nothing of a fleet, and

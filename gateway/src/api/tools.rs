@@ -84,9 +84,9 @@ pub(super) async fn visible(
     if Glimpse::of(listing.bytes()).is_refused() {
         return Ok(Err(listing));
     }
-    let is_for = |tool: &Box<RawValue>| name_of(tool).is_some_and(|name| principal.may_use(&name));
     let tools = tools(listing.bytes())?;
-    Ok(Ok(tools.into_iter().filter(is_for).collect()))
+    let is_for = |tool: &RawValue| name_of(tool).is_some_and(|name| principal.may_use(&name));
+    Ok(Ok(tools.into_iter().filter(|tool| is_for(tool)).collect()))
 }
 
 async fn listing(gateway: &Gateway, tenant: &Label, query: &Query) -> Result<Answer, Refused> {

@@ -53,7 +53,11 @@ fn point_inside(part: &mut Value, own: &str) {
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| point_inside(item, own)),
+        Value::Array(items) => {
+            for item in items {
+                point_inside(item, own);
+            }
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

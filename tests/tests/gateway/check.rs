@@ -1,5 +1,6 @@
 //! Arguments that are only looked at: the verdict is that of a submission, and nothing else becomes of it.
 
+use fleet::ids::CallId;
 use fleet_tests::{
     fleet::{Fleet, Spec},
     invariants,
@@ -77,14 +78,11 @@ async fn the_verdict_of_a_check_is_that_of_a_submission() {
             assert_eq!(envelope["state"], "succeeded", "{begin}: {envelope}");
             assert_eq!(verdict["coercions"], envelope["coercions"], "{begin}");
             assert_eq!(verdict["tool_version"], envelope["tool_version"]);
-            let call = envelope["call_id"].as_str().unwrap().parse().unwrap();
+            let call: CallId = envelope["call_id"].as_str().unwrap().parse().unwrap();
             let (args, hash): (String, Vec<u8>) = sqlx::query_as(
                 "SELECT args::text, args_hash FROM toolfleet.finished_calls WHERE call_id = $1",
             )
-            .bind::<uuid::Uuid>({
-                let call: fleet::ids::CallId = call;
-                call.0
-            })
+            .bind(call.0)
             .fetch_one(&fleet.database.pool)
             .await
             .unwrap();
