@@ -54,10 +54,15 @@ pub fn problem(line: &str, answer: &WebAnswer) -> Option<String> {
             return told(&format!("has a header {name} that does not fit"));
         }
     }
+    let kind = answer.header("Content-Type");
+    if kind == "text/event-stream" {
+        let is_described = response["content"].get(kind).is_some();
+        return (!is_described).then(|| told("is a stream").unwrap_or_default());
+    }
     let schema = &response["content"]["application/json"]["schema"];
     let body = answer.json();
     let name = format!("{method} {described} {status}");
-    if answer.header("Content-Type") != "application/json" || !fits(&name, schema, &body) {
+    if kind != "application/json" || !fits(&name, schema, &body) {
         return told("does not fit its schema");
     }
     None

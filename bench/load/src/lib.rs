@@ -70,6 +70,6 @@ pub use self::{
     serve::BenchWorker,
     tally::Verdict,
     tools::{Brake, QUEUE},
-    way::{GatewayPlace, Via},
-    workload::Mode,
+    way::GatewayPlace,
+    workload::{Mode, Via},
 };

@@ -20,8 +20,8 @@ use crate::{
     progress::Progress,
     report::{CURVE, Measured},
     tally::{Tally, Verdict},
-    way::{Arrival, GatewayPlace, Via, Way},
-    workload::{Mode, Requests, Workload},
+    way::{Arrival, GatewayPlace, Way},
+    workload::{Mode, Requests, Via, Workload},
 };
 
 /// How often to look whether all calls are over: when they nearly are, and at least.

@@ -6,8 +6,7 @@ use fleet::call::{Effect, Priority};
 
 use crate::{
     tools::{Brake, Kind},
-    way::Via,
-    workload::{Mode, Workload},
+    workload::{Mode, Via, Workload},
 };
 
 /// What the bench measures, and the load beside it.

@@ -137,6 +137,7 @@ pub(crate) fn sample(effect: fleet::call::Effect) -> Measured {
         name: format!("{effect}_sync"),
         effect: effect.to_string(),
         mode: "sync".to_owned(),
+        via: "nats",
         calls: 10_000,
         calls_per_s: 1_000.0,
         p50_ms: Some(1.5),

@@ -19,7 +19,8 @@ use crate::{
     progress::Progress,
     report::{Report, Servers},
     tools::{self, Kind},
-    way::{GatewayPlace, Via},
+    way::GatewayPlace,
+    workload::Via,
 };
 
 /// The fleet that is measured.

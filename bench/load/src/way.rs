@@ -19,25 +19,6 @@ use tokio::{
 
 use crate::workload::Request;
 
-/// How calls reach the fleet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Via {
-    /// One connection to NATS
-    Nats,
-    /// A gateway, on a connection for each caller
-    Http,
-}
-
-impl Via {
-    /// The word for it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Nats => "nats",
-            Self::Http => "http",
-        }
-    }
-}
-
 /// Where a gateway is.
 #[derive(Debug, Clone)]
 pub struct GatewayPlace {

@@ -12,8 +12,26 @@ use fleet::{
 use crate::{
     effects::Tag,
     tools::{self, Fault, Kind},
-    way::Via,
 };
+
+/// How calls reach the fleet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Via {
+    /// One connection to NATS
+    Nats,
+    /// A gateway, on a connection for each caller
+    Http,
+}
+
+impl Via {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Nats => "nats",
+            Self::Http => "http",
+        }
+    }
+}
 
 /// How calls are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

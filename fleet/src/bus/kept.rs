@@ -176,8 +176,9 @@ pub fn read_next(answer: &[u8]) -> Result<Option<KeptEvent>, ApiRefusal> {
     }))
 }
 
-/// Asks for a consumer of this name that delivers the events of a session from this sequence on to `inbox`; [`read_consumer`] reads the
-/// answer. Nothing is acknowledged: the server stops after what the receiver has room for until that has answered.
+/// Asks for a consumer of this name that delivers the events of a session from this sequence on to `inbox`.
+///
+/// [`read_consumer`] reads the answer. Nothing is acknowledged: the server stops after what the receiver has room for until that has answered.
 pub fn ask_consumer(
     subjects: &Subjects,
     tenant: &Label,

@@ -71,10 +71,9 @@ pub(super) async fn submit(
     let principal = asked.by(&[Scope::Call])?;
     let tenant = asked.tenant(principal)?;
     asked.query(&[])?;
-    let key = key(&asked.headers)?;
-    let name = TurnName::of(&tenant, principal.name(), &key);
     let body = body::read(&asked.headers, body, bytes_max(&gateway)).await?;
     let turn = TurnAsked::read(&body)?;
+    let name = TurnName::of(&tenant, principal.name(), &key(&asked.headers)?);
     let items = match make(&gateway, &asked.headers, principal, (&tenant, &name), &turn).await? {
         Made::Items(items) => items,
         Made::Refused(answered) => return Ok(answer::of_door(&answered)),

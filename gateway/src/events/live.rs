@@ -28,7 +28,7 @@ pub(crate) struct Live {
 #[derive(Debug)]
 pub(crate) enum Heard {
     /// An event, and where it stands.
-    Event(Message, DeliveredEvent),
+    Event(Box<Message>, DeliveredEvent),
     /// Everything that there is was delivered.
     Idle,
 }
@@ -62,7 +62,7 @@ impl Live {
                         return Err(Unheard::Broken("an event was left out"));
                     }
                     self.places = at.place;
-                    return Ok(Heard::Event(message, at));
+                    return Ok(Heard::Event(Box::new(message), at));
                 }
                 Some(StatusCode::IDLE_HEARTBEAT) => {
                     if let Some(room) = wants_room(&message) {

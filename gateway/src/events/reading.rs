@@ -127,7 +127,7 @@ impl Reading {
                     }
                 }
                 Stand::Stream(place) => {
-                    if let Some(told) = self.from_stream(place).await? {
+                    if let Some(told) = self.kept_at(place).await? {
                         return Ok(told);
                     }
                 }
@@ -151,7 +151,7 @@ impl Reading {
     }
 
     /// Goes on from the stream; `None`: look again.
-    async fn from_stream(&mut self, place: EventId) -> Result<Option<Arc<Told>>, ReadingEnd> {
+    async fn kept_at(&mut self, place: EventId) -> Result<Option<Arc<Told>>, ReadingEnd> {
         self.changes.mark_unchanged();
         match self.reader.log.enter(place) {
             Entry::Here(follower) => {

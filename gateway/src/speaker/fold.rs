@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 
 use super::{
     buckets::Buckets,
-    header::{CALLS_MAX, TurnHeader},
+    header::{CALLS_MAX, TurnCall, TurnHeader},
     input::{News, SpeakerInput},
     turn::ToldTurn,
     voice::{SpokenEvent, Voice},
@@ -113,6 +113,13 @@ impl Speech {
     /// The header, once it was heard.
     pub fn header(&self) -> Option<&TurnHeader> {
         Some(self.turn.as_ref()?.header())
+    }
+
+    /// The calls that wait for the client and were told so, as the header of the next response has those for which something is
+    /// handed in. They are numbered from 0 again.
+    pub fn left_for_client(&self) -> Vec<TurnCall> {
+        let turn = self.turn.as_ref();
+        turn.map_or_else(Vec::new, |turn| turn.left_for_client(&self.buckets))
     }
 
     /// The first header of the response counts.

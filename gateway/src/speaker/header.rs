@@ -74,9 +74,13 @@ pub struct TurnCall {
     /// The language of its tool, for what the speaker says by itself.
     #[serde(default = "english")]
     pub language: Language,
-    /// The `sequence` of the call's last event that belongs to the response before: what it told until then is not told again.
+    /// The `sequence` of the call's last event that belongs to the response before: what it told until then is not told again, and
+    /// what it waited for then was handed in. [`super::Speech::left_for_client`] knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_until: Option<u64>,
+    /// How many items it has had in responses before, so that none of its items has the id of another.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub items_before: u32,
     /// The request for approval that the response before has shown for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_request_id: Option<String>,
@@ -258,4 +262,8 @@ fn is_id(text: &str) -> bool {
 
 const fn english() -> Language {
     Language::En
+}
+
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
 }

@@ -244,6 +244,16 @@ impl HeardCall {
         matches!(self.standing, Standing::Ended { .. })
     }
 
+    /// Whether the client was told that it has to do something for it, and has not done it.
+    pub(super) const fn is_left_for_client(&self) -> bool {
+        matches!(&self.standing, Standing::Waits(wait) if wait.is_clients && wait.is_said)
+    }
+
+    /// The highest `sequence` of its events.
+    pub(super) const fn seen(&self) -> Option<u64> {
+        self.seen
+    }
+
     /// Where in the stream it told the first of what it has to say; `None` where it has nothing to say.
     pub(super) fn ready_at(&self) -> Option<u64> {
         let part = self.parts.front().map(|part| part.seq);

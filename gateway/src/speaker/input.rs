@@ -33,7 +33,8 @@ pub enum News {
     /// A call is over, and this is its row.
     ///
     /// [`super::Speech::wants_row`] says for which events the row has to be read. The row of a call that is over never changes, so
-    /// it is the same for every gateway and for every replay.
+    /// it is the same for every gateway and for every replay. Where the stream has lost the event, one that is made from the row does
+    /// as well, if every gateway makes it at the same place.
     Finished {
         /// The event `finished`.
         event: Event,

@@ -36,9 +36,9 @@ pub(super) struct ToldTurn {
 }
 
 /// What was told of a call.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct ToldCall {
-    /// How many items it has had.
+    /// How many items it has had, those of responses before included.
     items: u32,
     /// Whether the client was told to run it.
     is_handed_over: bool,
@@ -54,8 +54,9 @@ impl ToldTurn {
         voice.say(&StreamEvent::Created { response });
         voice.say(&StreamEvent::InProgress { response });
         let told = header.calls.iter().map(|call| ToldCall {
+            items: call.items_before,
+            is_handed_over: false,
             approval: call.approval_request_id.clone(),
-            ..ToldCall::default()
         });
         Self {
             winner: header.winner(),
@@ -328,9 +329,23 @@ impl ToldTurn {
                 .shown(buckets)
                 .all(|(index, _call, heard)| match &heard.standing {
                     Standing::Ended { is_said, .. } => *is_said || self.told[index].is_handed_over,
-                    Standing::Waits(wait) => wait.is_clients && wait.is_said,
+                    Standing::Waits(_) => heard.is_left_for_client(),
                     Standing::GoesOn => false,
                 })
+    }
+
+    /// The calls that wait for the client and were told so, for the next response.
+    pub(super) fn left_for_client(&self, buckets: &Buckets) -> Vec<TurnCall> {
+        let told = self.shown(buckets);
+        let left = told.filter(|(_index, _call, heard)| heard.is_left_for_client());
+        let left = left.zip(0..).map(|((place, call, heard), index)| TurnCall {
+            index,
+            told_until: heard.seen(),
+            items_before: self.told[place].items,
+            approval_request_id: self.told[place].approval.clone(),
+            ..call.clone()
+        });
+        left.collect()
     }
 
     /// Says that the response is over.

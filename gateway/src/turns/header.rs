@@ -34,6 +34,7 @@ pub(super) fn header_of(
             is_clients: item.is_clients || known.is_some_and(|known| known.is_clients),
             language: known.map_or(Language::En, |known| known.language),
             told_until: None,
+            items_before: 0,
             approval_request_id: None,
         }
     });

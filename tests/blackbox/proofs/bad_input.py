@@ -22,6 +22,8 @@ NOT_FROM_OUTSIDE = {
     "quota_exceeded": "needs a tenant with a million open calls",
     "rate_limited": "needs a rate, which `toolfleet dev` does not set",
     "store_unavailable": "needs Postgres to be away, which kill_each does",
+    "no_answer": "the gateway's: tests/tests/gateway/outages.rs",
+    "unauthenticated": "the gateway's: tests/tests/gateway/bad_input.rs",
 }
 GOOD = {"text": "good"}
 PROPERTIES = {

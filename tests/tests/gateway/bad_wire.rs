@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
     bad_input::{nobodys, started},
-    every::{Example, endpoints},
+    every::{Example, answering},
 };
 
 /// A head of this endpoint with these lines.
@@ -26,7 +26,7 @@ async fn what_is_no_request_ends_its_connection_at_every_endpoint() {
     let many: String = (0..10_000).map(|n| format!("X-{n}: y\r\n")).collect();
     let long = format!("X: {}\r\n", "y".repeat(100_000));
     let chunked = |body: &str| format!("Transfer-Encoding: chunked\r\n\r\n{body}");
-    let all = endpoints(&nobodys());
+    let all = answering(&nobodys());
     let mut tried = 0;
     for endpoint in &all {
         for (lines, status) in [
@@ -100,7 +100,7 @@ async fn what_is_no_request_ends_its_connection_at_every_endpoint() {
 #[tokio::test]
 async fn who_is_slow_is_cut_off_at_every_endpoint() {
     let (witness, fleet, mut gateway, web) = started(&["--strangers-max", "512"]).await;
-    let all = endpoints(&nobodys());
+    let all = answering(&nobodys());
     let slow_heads = all.iter().map(|endpoint| async move {
         let head = head(endpoint, web, "");
         let began = Instant::now();

@@ -51,6 +51,18 @@ impl Example {
     }
 }
 
+/// Those whose answer ends by itself.
+pub(crate) fn answering(call: &str) -> Vec<Example> {
+    let document = gateway::document();
+    let is_stream = |one: &Example| {
+        let operation = &document["paths"][&one.template][one.method.to_lowercase()];
+        let content = &operation["responses"]["200"]["content"];
+        !one.is_post() && content.get("text/event-stream").is_some()
+    };
+    let all = endpoints(call).into_iter();
+    all.filter(|one| !is_stream(one)).collect()
+}
+
 /// All of them, about this call.
 pub(crate) fn endpoints(call: &str) -> Vec<Example> {
     let document = gateway::document();
@@ -66,6 +78,8 @@ fn example(call: &str, template: &str, method: &str, operation: &Value) -> Examp
     let path = template
         .replace("{tool}", "look")
         .replace("{call}", call)
+        .replace("{session}", "s-1")
+        .replace("{turn}", &format!("turn_{}", "0af9".repeat(8)))
         .replace("{token}", "x.y");
     let query = match operation["operationId"].as_str().unwrap() {
         "call_by_key" => "?tool=look&idempotency_key=k",
@@ -80,6 +94,8 @@ fn example(call: &str, template: &str, method: &str, operation: &Value) -> Examp
         "output" => json!({"token": "x.y", "result": 1}),
         "approve" | "deny" => decision(),
         "complete" => json!({"result": 1}),
+        "make_turn" => json!({"calls": [{"tool": "look", "args": {"what": "bad"}}]}),
+        "turn_outputs" => json!({"outputs": [{"call_id": call, "result": 1}]}),
         "control" => json!({"do": "list"}),
         _empty => json!({}),
     };

@@ -1,11 +1,12 @@
 //! What holds whatever the order of the events.
 
+use fleet::wire::event::Happening;
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    super::{Resume, Speech, SpokenEvent},
+    super::{News, Resume, Speech, SpokenEvent, Visibility},
     story::{Dice, Story},
 };
 
@@ -84,6 +85,7 @@ fn look_at(seed: u64, counts: &mut Counts) {
     counts.over += usize::from(is_over);
     if story.is_whole {
         counts.whole += 1;
+        every_end_is_told(&story, &said, &context);
         assert!(
             is_over,
             "{context}: all was heard, and the response is not over"
@@ -210,6 +212,47 @@ fn items_are_told_one_after_the_other(
         "{context}: a call was handed over twice"
     );
     is_over
+}
+
+/// What was heard to the end before the response was over is told to the end: as an item that is completed or failed, or as one that the client was given.
+fn every_end_is_told(story: &Story, said: &[SpokenEvent], context: &str) {
+    let done = said
+        .iter()
+        .filter(|event| event.name == "response.output_item.done");
+    let items: Vec<SeenItem> = done
+        .map(|event| {
+            let seen: Seen = serde_json::from_str(&event.data).unwrap();
+            item(seen.item.as_deref())
+        })
+        .collect();
+    let over_at = said.last().map(|last| last.place.seq);
+    let heard = story.inputs.iter();
+    // What the client has let go on is told in the next response, if this one was over by then.
+    let heard = heard.filter(|input| Some(input.seq) <= over_at);
+    let ended = heard.filter_map(|input| match &input.news {
+        News::Event(event) | News::Finished { event, .. } => {
+            let is_end = matches!(event.what, Happening::Finished { .. });
+            is_end.then_some(event.call_id)
+        }
+        News::Header(_) | News::Other => None,
+    });
+    for call_id in ended {
+        let mut calls = story.header.calls.iter();
+        let call = calls.find(|call| call.id() == Some(call_id)).unwrap();
+        let name = call_id.0.simple().to_string();
+        let told = items.iter().filter(|item| item.id.contains(&name));
+        let is_end = |item: &&SeenItem| {
+            ["completed", "failed"].contains(&&*item.status) || item.r#type == "custom_tool_call"
+        };
+        let is_completed = |item: &&SeenItem| item.status == "completed";
+        let is_shown = call.visibility == Visibility::Shown;
+        assert_eq!(
+            told.clone().any(|item| is_end(&item)),
+            is_shown,
+            "{context}: {name}"
+        );
+        assert!(told.filter(is_completed).count() <= 1, "{context}: {name}");
+    }
 }
 
 /// What items say that cannot say a code.

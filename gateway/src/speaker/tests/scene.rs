@@ -47,6 +47,7 @@ pub(super) fn plain(tool: &str, arguments: &str) -> TurnCall {
         is_clients: false,
         language: Language::En,
         told_until: None,
+        items_before: 0,
         approval_request_id: None,
     }
 }

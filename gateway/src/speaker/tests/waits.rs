@@ -6,7 +6,7 @@ use fleet::{
 };
 
 use super::{
-    super::{Shape, SpeakingOrder, TurnCall, Visibility},
+    super::{Shape, SpeakingOrder, Speech, TurnCall, Visibility},
     scene::{Scene, answer, awaiting, failure, plain, running, started, text},
 };
 
@@ -75,10 +75,13 @@ fn what_the_next_response_tells_begins_behind_the_one_before() {
     scene.header();
     scene.tell(0, awaiting(Awaiting::Approval, Some("t")));
     assert_eq!(scene.names().last(), Some(&"response.completed"));
+    let mut before = Speech::of("resp_1");
+    for input in scene.inputs.iter().cloned() {
+        before.hear(input);
+    }
     scene.header.response_id = "resp_2".to_owned();
     scene.header.previous_response_id = Some("resp_1".to_owned());
-    scene.header.calls[0].told_until = Some(1);
-    scene.header.calls[0].approval_request_id = Some("mcpr_1".to_owned());
+    scene.header.calls = before.left_for_client();
     scene.header();
     scene.tell(0, started(1));
     scene.finish(0, answer("true"));

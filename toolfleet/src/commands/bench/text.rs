@@ -138,6 +138,7 @@ mod tests {
             name: "once_sync".to_owned(),
             effect: "once".to_owned(),
             mode: "sync".to_owned(),
+            via: "nats",
             calls: 10_000,
             calls_per_s: 1_000.0,
             p50_ms: Some(1.5),
