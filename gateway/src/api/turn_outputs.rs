@@ -145,8 +145,6 @@ async fn submit(
         let mut further: Vec<(&str, &str)> = Vec::new();
         further.extend(waits.token.as_deref().map(|token| ("token", token)));
         let subject = if one.is_decision() {
-            let hash = waits.args_hash.as_deref();
-            further.extend(hash.map(|hash| ("args_hash", hash)));
             further.extend(principal.name().map(|name| ("actor", name)));
             further.push(("note", NOTE));
             subjects.approve(tenant)
@@ -163,7 +161,6 @@ async fn submit(
 #[derive(Debug, Default, Deserialize)]
 struct Waits {
     token: Option<String>,
-    args_hash: Option<String>,
 }
 
 impl Waits {

@@ -263,11 +263,17 @@ async fn a_client_hands_in_what_it_ran_and_the_rest_is_told_in_the_next_response
     let ids: Vec<&str> = [1, 2]
         .map(|place: usize| made["items"][place]["call_id"].as_str().unwrap())
         .to_vec();
+    let path = format!("/v1/turns/{id}/outputs");
+    // Who decides says about which arguments.
+    let blind = json!({"outputs": [{"call_id": ids[1], "decision": "approve", "actor": "ann"}]});
+    let refused = web.post(&path, blind.to_string()).send().await;
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    let waiting = web.get(&format!("/v1/calls/{}", ids[1])).send().await;
+    let hash = waiting.json()["awaiting"]["args_hash"].clone();
     let outputs = json!({"outputs": [
         {"call_id": ids[0], "result": {"said": "yes"}},
-        {"call_id": ids[1], "decision": "approve", "actor": "ann"},
+        {"call_id": ids[1], "decision": "approve", "actor": "ann", "args_hash": hash},
     ]});
-    let path = format!("/v1/turns/{id}/outputs");
     let handed_in = web.post(&path, outputs.to_string()).send().await;
     assert_eq!(handed_in.status, 202, "{}", handed_in.text());
     let said = handed_in.json();

@@ -1,8 +1,10 @@
 //! What is told when an attempt is over and another may follow; and the stream that keeps what is told.
 
-use std::time::Duration;
-
 use async_nats::jetstream;
+use fleet::{
+    bus::{connect::Bus, events::widen},
+    config::BusArgs,
+};
 use fleet_tests::{
     fleet::{Fleet, Spec},
     invariants,
@@ -77,21 +79,23 @@ async fn a_stream_of_an_earlier_release_is_widened_and_one_with_a_limit_of_its_o
         limit().await == Some(36_000)
     })
     .await;
-    for (before, after) in [(1_000, 36_000), (500, 500)] {
+    let limited_to = async |most| {
         let stream = jetstream.get_stream("TOOLFLEET_EVENTS").await.unwrap();
         let mut config = stream.cached_info().config.clone();
-        config.max_messages_per_subject = before;
+        config.max_messages_per_subject = most;
         jetstream.update_stream(config).await.unwrap();
-        fleet.add_dispatcher().await;
-        if before != after {
-            until_so("the stream to be widened", async || {
-                limit().await == Some(after)
-            })
-            .await;
-        }
-    }
-    // Nothing else shows that a dispatcher has looked.
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    };
+    limited_to(1_000).await;
+    fleet.add_dispatcher().await;
+    until_so("the stream to be widened", async || {
+        limit().await == Some(36_000)
+    })
+    .await;
+    // What a dispatcher does once.
+    limited_to(500).await;
+    let args = BusArgs::at(fleet.nats_url().into());
+    let bus = Bus::connect(&args, "test").await.unwrap();
+    widen(&bus).await.unwrap();
     assert_eq!(limit().await, Some(500));
     invariants::hold(&fleet, &witness).await;
 }
