@@ -50,7 +50,8 @@ pub fn problem(line: &str, answer: &WebAnswer) -> Option<String> {
             true => numeric.unwrap_or_default(),
             false => json!(value),
         };
-        if !fits(&format!("header {name}"), &header["schema"], &value) {
+        let place = format!("{method} {described} {status} header {name}");
+        if !fits(&place, &header["schema"], &value) {
             return told(&format!("has a header {name} that does not fit"));
         }
     }
