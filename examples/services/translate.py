@@ -133,6 +133,9 @@ async def main():
     tools = service.add_group(name="tools")
     for name, tool in (("translate", translate), ("add_term", add_term)):
         await tools.add_endpoint(name=name, handler=handler(tool, glossary, told.slow_ms / 1000, running))
+    # nats-py sends the PING of a flush ahead of subscriptions that it still holds back, so the answer to the first one
+    # does not mean that the server has them; the second is sent after them.
+    await client.flush()
     await client.flush()
     print(json.dumps({"ready": True}), flush=True)
     await asyncio.Event().wait()

@@ -31,6 +31,8 @@ async def main():
 
         connection = await nats.connect(options.url, max_reconnect_attempts=-1, pending_size=64 << 20)
         await connection.subscribe(options.subject, cb=take, pending_msgs_limit=-1, pending_bytes_limit=-1)
+        # nats-py sends the PING of a flush ahead of subscriptions that it still holds back; the second goes after them.
+        await connection.flush()
         await connection.flush()
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
