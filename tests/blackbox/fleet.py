@@ -24,14 +24,14 @@ class Dev:
 
     has_users = False
 
-    def __init__(self, program, folder, tools, workers=2, dispatchers=1, settings=None):
+    def __init__(self, program, folder, tools, workers=2, dispatchers=1, gateways=1, settings=None):
         self.program, self.folder = program, Path(folder)
         self.data, self.log = self.folder / "data", self.folder / "dev.log"
         self.command = [program, "dev", "--data", str(self.data), "--tools", str(self.folder / "tools")]
-        self.command += ["--workers", str(workers), "--dispatchers", str(dispatchers)]
+        self.command += ["--workers", str(workers), "--dispatchers", str(dispatchers), "--gateways", str(gateways)]
         # Free ports: the usual ones are for a fleet that stays.
-        self.command += ["--nats-port", "0", "--postgres-port", "0", "--http-port", "0"]
-        self.sizes = {"worker": workers, "dispatcher": dispatchers, "nats": 1, "postgres": 1}
+        self.command += ["--nats-port", "0", "--postgres-port", "0", "--http-port", "0", "--gateway-port", "0"]
+        self.sizes = {"worker": workers, "dispatcher": dispatchers, "gateway": gateways, "nats": 1, "postgres": 1}
         # Variables that its processes start with.
         self.settings = settings or {}
         self.process = None

@@ -43,13 +43,15 @@ PROOFS = [
     "many_programs",
     "wallet",
     "workers_killed",
+    "turns",
+    "gateways_killed",
     "dashboard",
 ]
 # Needs a program of the release before.
 UPGRADE = "rolling_upgrade"
 # The first is about `toolfleet dev` itself; the others connect without a user, `wallet` sets what a dispatcher starts with, and
 # `dashboard` starts a worker of its own.
-NOT_DEPLOYED = ["dev_lifecycle", "pauses", "brakes", "for_somebody", "wallet", "dashboard"]
+NOT_DEPLOYED = ["dev_lifecycle", "pauses", "brakes", "for_somebody", "wallet", "dashboard", "turns", "gateways_killed"]
 PROOF_SECONDS = 600
 TAIL_LINES = 30
 
