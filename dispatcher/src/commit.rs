@@ -6,7 +6,10 @@ use fleet::{
     bus::events::Events,
     checkpoint::{Checkpoint, reached},
     ids::{CallId, DispatcherId},
-    store::accept::{AcceptedAt, NewCall, NewKey},
+    store::{
+        accept::{AcceptedAt, NewCall, NewKey},
+        lane::Reply,
+    },
     telemetry::{
         metrics,
         spans::{self, Step},
@@ -86,6 +89,9 @@ pub(crate) async fn commit(
         };
         let accepting = door.accepting.accept(Arc::clone(call));
         let reply = accepting.instrument(spans::step(Step::Commit)).await;
+        if matches!(reply, Reply::Unknown) {
+            door.publisher.suspect_late();
+        }
         match pending.told(reply) {
             Told::Committed(at) => {
                 let permit = pending.take_permit();

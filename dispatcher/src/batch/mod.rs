@@ -352,6 +352,9 @@ impl<'a> Batch<'a> {
             if replies.iter().any(|reply| matches!(reply, Reply::Done(_))) {
                 reached(Checkpoint::Committed);
             }
+            if replies.iter().any(|reply| matches!(reply, Reply::Unknown)) {
+                self.door.publisher.suspect_late();
+            }
             let (mut committed, mut taken) = (Vec::new(), Vec::new());
             for ((place, mut sent), reply) in sent.into_iter().zip(replies) {
                 match sent.told(reply) {

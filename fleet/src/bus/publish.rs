@@ -9,7 +9,7 @@ use std::{
     error::Error as _,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -37,13 +37,15 @@ pub struct Publisher {
     inbox: String,
     /// When an answer was last requested.
     asked: Arc<AtomicU64>,
-    /// Whether pointers may have been lost.
-    suspect: Arc<AtomicBool>,
+    /// In how many further looks all pointers may be lost.
+    suspect: Arc<AtomicU8>,
 }
 
 impl Publisher {
     const SEND_TIMEOUT: Duration = Duration::from_secs(2);
     const ASKED_EVERY: Duration = Duration::from_millis(1);
+    /// A look goes beside the statement that commits late, so one alone may pass it by.
+    const LATE_LOOKS: u8 = 3;
 
     /// Makes a publisher, and the future that counts its answers until the client ends. The caller runs that future.
     ///
@@ -73,12 +75,22 @@ impl Publisher {
 
     /// Remembers that pointers may have been lost.
     pub fn suspect(&self) {
-        self.suspect.store(true, Ordering::Relaxed);
+        self.suspect.fetch_max(1, Ordering::Relaxed);
     }
 
-    /// Whether pointers may have been lost since the last call of this function.
+    /// Remembers that a call may still be committed which nobody will publish then: Postgres has not said whether it stored it. By its
+    /// moment of acceptance it is as old then as the statement, so no look that goes by the age of calls would find it.
+    pub fn suspect_late(&self) {
+        self.suspect.fetch_max(Self::LATE_LOOKS, Ordering::Relaxed);
+    }
+
+    /// Whether pointers may have been lost; asked once in each look.
     pub fn take_suspicion(&self) -> bool {
-        self.suspect.swap(false, Ordering::Relaxed)
+        let one_less = |looks: u8| looks.checked_sub(1);
+        let taken = self
+            .suspect
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+        taken.is_ok()
     }
 
     /// Gives one pointer to the connection. False when it could not: the sweep publishes it later.
@@ -200,7 +212,7 @@ struct AnswerError {
 /// The stream holds this subject already.
 const PER_SUBJECT_LIMIT: u64 = 10077;
 
-async fn count_answers(mut answers: Subscriber, suspect: Arc<AtomicBool>) {
+async fn count_answers(mut answers: Subscriber, suspect: Arc<AtomicU8>) {
     while let Some(message) = answers.next().await {
         let sent = message
             .subject
@@ -216,7 +228,7 @@ async fn count_answers(mut answers: Subscriber, suspect: Arc<AtomicBool>) {
                 metrics().published(lag);
             }
             Ok(Answer { error: Some(error) }) => {
-                suspect.store(true, Ordering::Relaxed);
+                suspect.fetch_max(1, Ordering::Relaxed);
                 tracing::warn!(
                     code = error.err_code,
                     reason = error.description,
@@ -225,7 +237,7 @@ async fn count_answers(mut answers: Subscriber, suspect: Arc<AtomicBool>) {
             }
             // No stream answers: "no responders" has a status and no body.
             Err(_not_an_answer) => {
-                suspect.store(true, Ordering::Relaxed);
+                suspect.fetch_max(1, Ordering::Relaxed);
                 tracing::debug!("no stream took a pointer; the sweep will publish it");
             }
         }
