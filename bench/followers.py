@@ -12,6 +12,7 @@ is missing.
 """
 
 import argparse
+import json
 import os
 import pathlib
 import select
@@ -85,8 +86,11 @@ class Publisher:
         place = urllib.parse.urlsplit(url)
         self.socket = socket.create_connection((place.hostname, place.port))
         self.socket.recv(65_536)
-        self.socket.sendall(b'CONNECT {"verbose":false,"pedantic":false}\r\nPING\r\n')
-        self.socket.recv(65_536)
+        login = {"verbose": False, "pedantic": False, "user": place.username, "pass": place.password}
+        self.socket.sendall(f"CONNECT {json.dumps(login)}\r\nPING\r\n".encode())
+        said = self.socket.recv(65_536)
+        if b"PONG" not in said:
+            sys.exit(f"nats-server: {said!r}")
         self.sent, self.calls = 0, {}
 
     def tell(self, name, count, events):

@@ -43,6 +43,7 @@ PROOFS = [
     "many_programs",
     "wallet",
     "workers_killed",
+    "by_curl",
     "turns",
     "gateways_killed",
     "dashboard",
@@ -51,7 +52,7 @@ PROOFS = [
 UPGRADE = "rolling_upgrade"
 # The first is about `toolfleet dev` itself; the others connect without a user, `wallet` sets what a dispatcher starts with, and
 # `dashboard` starts a worker of its own.
-NOT_DEPLOYED = ["dev_lifecycle", "pauses", "brakes", "for_somebody", "wallet", "dashboard", "turns", "gateways_killed"]
+NOT_DEPLOYED = ["dev_lifecycle", "pauses", "brakes", "for_somebody", "wallet", "dashboard", "by_curl", "turns", "gateways_killed"]
 PROOF_SECONDS = 600
 TAIL_LINES = 30
 
