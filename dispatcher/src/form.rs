@@ -24,8 +24,8 @@ pub(crate) fn of_form<T: DeserializeOwned>(value: Value, form: &Message) -> Resu
 /// The refusal of a request that does not have this form.
 pub(crate) fn mismatch(form: &Message) -> Refusal {
     let what = said!(
-        "the body must have the form {{{form}}}",
-        "请求体必须采用这样的形式：{{{form}}}",
+        "the body must have the form {{{form}}}; over HTTP without what the path and the token say",
+        "请求体必须采用这样的形式：{{{form}}}；通过 HTTP 时不含路径和 token 已说明的内容",
         form
     );
     Refusal::new(Code::InvalidArguments, what)

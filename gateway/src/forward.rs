@@ -13,7 +13,7 @@ use fleet::{
 
 use crate::{
     form::Fields,
-    headers::{META, ON_DISCONNECT, PREFER, TENANT},
+    headers::{IDEMPOTENCY_KEY, META, ON_DISCONNECT, PREFER, SESSION, TENANT},
     refusal::Refused,
     status::Column,
 };
@@ -28,6 +28,8 @@ const OTHERS: [&str; 5] = [
 ];
 /// How the names of our headers begin.
 const OURS: &str = "toolfleet-";
+/// How the keys and the sessions of turns begin.
+const OF_TURNS: &str = "turn_";
 /// The field of `Toolfleet-Meta` that says who asks.
 pub(crate) const PRINCIPAL: &str = "principal";
 
@@ -55,7 +57,7 @@ impl Preference {
     ///
     /// # Errors
     ///
-    /// A line is no text.
+    /// A line is no text, or says of the status what is not known here.
     pub(crate) fn read(headers: &HeaderMap) -> Result<Self, Refused> {
         let mut column = Column::Plain;
         let mut said = Vec::new();
@@ -65,6 +67,11 @@ impl Preference {
                 match preference {
                     "" => {}
                     "status=outcome" => column = Column::ByOutcome,
+                    other if other.starts_with("status") => {
+                        let english = "respond-async or wait=N, and perhaps status=outcome";
+                        let chinese = "是 respond-async 或 wait=N，还可以有 status=outcome";
+                        return Err(invalid(&PREFER, english, chinese));
+                    }
                     other => said.push(other),
                 }
             }
@@ -143,6 +150,33 @@ pub(crate) fn headers(
         }
     }
     Ok(passed)
+}
+
+/// Refuses a key or a session that is a turn's: with it a call would be taken for one of the turn.
+///
+/// # Errors
+///
+/// As said.
+pub(crate) fn own_names(headers: &HeaderMap) -> Result<(), Refused> {
+    let named = [IDEMPOTENCY_KEY, SESSION];
+    let mut named = named.iter().flat_map(|name| headers.get_all(name));
+    named.try_for_each(|name| own_name(name.to_str().unwrap_or_default().trim()))
+}
+
+/// The same for one of them.
+///
+/// # Errors
+///
+/// As said.
+pub(crate) fn own_name(name: &str) -> Result<(), Refused> {
+    if !name.starts_with(OF_TURNS) {
+        return Ok(());
+    }
+    let what = said!(
+        "keys and sessions that begin with {OF_TURNS} are those of turns: take another",
+        "以 {OF_TURNS} 开头的 key 和会话属于 turn：请使用其他名称"
+    );
+    Err(Refused::new(Code::HeaderInvalid, what))
 }
 
 /// A caller's data for the tool, with who asks. What is no object stays as it is: the door refuses it.

@@ -8,7 +8,7 @@
 //! - `edge` takes connections and looks at what stands before a body: whom it is for, from which page, and who asks (`auth`);
 //! - `api` has the endpoints: a row each, and a file for what stands behind it. `asked` is what is known of a request, `query` and `body` its
 //!   parts, `page` what is wanted of a list, `forward` its headers on their way to NATS, `form` and `decision` its fields;
-//! - `ask` asks the dispatchers, `submit` makes a call and waits for it, `wait` waits for one whose id is known; `views` says why the history
+//! - `ask` asks the dispatchers, `referents` looks at whose answers stand in arguments, `submit` makes a call and waits for it, `wait` waits for one whose id is known; `views` says why the history
 //!   cannot be read; `openapi` is the document that describes the API;
 //! - `events` follows sessions for who may (`follower`), and sends what it hears; `turns` makes many calls as one
 //!   turn and tells them through the speaker;
@@ -33,6 +33,7 @@ mod page;
 mod query;
 
 mod ask;
+mod referents;
 mod submit;
 mod wait;
 

@@ -32,12 +32,7 @@ impl Query {
                 )));
             };
             if !known.contains(&name.as_str()) {
-                let known = known.join(", ");
-                let name: String = name.chars().take(64).collect();
-                return Err(wrong(said!(
-                    "there is no parameter {name:?}; there may be: {known}",
-                    "没有参数 {name:?}；可以有：{known}"
-                )));
+                return Err(unknown(&name, known));
             }
             if read.iter().any(|(before, _)| *before == name) {
                 return Err(wrong(said!(
@@ -73,6 +68,21 @@ impl Query {
             .map(Some)
             .map_err(|_wrong| wrong(said!("{name} must be {rule}", "{name} 必须{rule}", rule)))
     }
+}
+
+fn unknown(name: &str, known: &[&str]) -> Refused {
+    let name: String = name.chars().take(64).collect();
+    if known.is_empty() {
+        return wrong(said!(
+            "there is no parameter {name:?}: what is asked for here stands in the path and the body",
+            "没有参数 {name:?}：请求的内容写在路径和请求体中"
+        ));
+    }
+    let known = known.join(", ");
+    wrong(said!(
+        "there is no parameter {name:?}; there may be: {known}",
+        "没有参数 {name:?}；可以有：{known}"
+    ))
 }
 
 /// `+` stays what it is: a key may have one.

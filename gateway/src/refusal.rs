@@ -36,6 +36,8 @@ pub(crate) struct Refused {
 enum Because {
     /// Nothing was sent to the fleet, or it was not heard.
     Refused(Message),
+    /// It is for no endpoint.
+    Misdirected(Message),
     /// It was sent, and nobody has answered.
     NoAnswer(Repeatable),
 }
@@ -60,6 +62,15 @@ impl Refused {
             status: status::of_code(code),
             headers: Vec::new(),
             tool: String::new(),
+        }
+    }
+
+    /// No endpoint takes it.
+    pub(crate) fn misdirected(status: StatusCode, what: Message) -> Self {
+        Self {
+            status,
+            why: Because::Misdirected(what.clone()),
+            ..Self::new(Code::NotFound, what)
         }
     }
 
@@ -124,6 +135,9 @@ impl Refused {
                 ErrorBody::refused(self.code, what, language),
                 EffectKnown::None,
             ),
+            Because::Misdirected(what) => {
+                (ErrorBody::misdirected(what, language), EffectKnown::None)
+            }
             Because::NoAnswer(Repeatable::Always) => {
                 (ErrorBody::no_answer_yet(language), EffectKnown::Unknown)
             }

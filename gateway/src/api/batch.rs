@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{body::Body, extract::State, response::Response};
-use fleet::{said, tokens::Scope, wire::code::Code};
+use fleet::{references, said, tokens::Scope, wire::code::Code};
 use fleet_client::{Question, question::DECISION_MAX};
 use serde_json::value::RawValue;
 
@@ -15,6 +15,7 @@ use crate::{
     form::Fields,
     forward::{self, with_principal},
     headers::PREFER,
+    referents::may_stand,
     refusal::{Refused, Repeatable},
     state::Gateway,
 };
@@ -30,11 +31,14 @@ pub(super) async fn batch(
     asked.query_of_call(&[])?;
     let preference = asked.preference()?;
     let mut headers = forward::headers(&asked.headers, principal.name())?;
+    forward::own_names(&asked.headers)?;
     if let Some(said) = preference.said() {
         headers.insert(PREFER.as_str(), said);
     }
     let body = body::read(&asked.headers, body, BATCH_MAX).await?;
-    let checked = checked(&body, principal)?;
+    let checked = checked(&body, principal, Names::OfCaller)?;
+    let args = checked.referring.iter().map(|args| args.as_bytes());
+    may_stand(&gateway.dispatchers, principal, &tenant, args).await?;
     let question = Question {
         headers,
         // Committing this many takes time.
@@ -59,6 +63,17 @@ pub(crate) struct Checked {
     pub(crate) has_keys: bool,
     /// The batch with who asks in it; `None`: it stays as it came.
     pub(crate) body: Option<String>,
+    /// Arguments that may refer to answers which are not for who asks.
+    pub(crate) referring: Vec<String>,
+}
+
+/// Who has given the calls their keys and sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Names {
+    /// Whoever asks; those of turns are taken.
+    OfCaller,
+    /// The gateway, for a turn.
+    OfTurn,
 }
 
 /// Looks at the tools that a batch names, and writes who asks where a call has data of its own for its tool.
@@ -66,9 +81,13 @@ pub(crate) struct Checked {
 /// # Errors
 ///
 /// A tool is not for who asks, or a call writes itself who asks.
-pub(crate) fn checked(body: &[u8], principal: &Principal) -> Result<Checked, Refused> {
+pub(crate) fn checked(
+    body: &[u8],
+    principal: &Principal,
+    names: Names,
+) -> Result<Checked, Refused> {
     let mut batch = Fields::read(body)?;
-    let mut has_keys = true;
+    let (mut has_keys, mut referring) = (true, Vec::new());
     let mut problem = None;
     let mut is_changed = false;
     batch.change("calls", |calls| {
@@ -83,7 +102,12 @@ pub(crate) fn checked(body: &[u8], principal: &Principal) -> Result<Checked, Ref
                 continue;
             };
             has_keys &= fields.has("idempotency_key");
-            let looked = looked_at(&mut fields, principal, place);
+            if !principal.has_all_tools() {
+                let args = fields.values("args").map(|args| args.get().to_owned());
+                referring.extend(args.filter(|args| references::may_be_in(args)));
+            }
+            let looked =
+                named(&fields, names).and_then(|()| looked_at(&mut fields, principal, place));
             match looked {
                 Ok(false) => written.push(call.get().to_owned()),
                 Ok(true) => {
@@ -103,8 +127,22 @@ pub(crate) fn checked(body: &[u8], principal: &Principal) -> Result<Checked, Ref
         None => Ok(Checked {
             has_keys,
             body: is_changed.then(|| batch.to_text()),
+            referring,
         }),
     }
+}
+
+/// Refuses a key or a session of a turn that is not one of the turn's own calls.
+fn named(fields: &Fields, names: Names) -> Result<(), Refused> {
+    if names == Names::OfTurn {
+        return Ok(());
+    }
+    let given = ["idempotency_key", "session"];
+    let mut given = given.iter().flat_map(|name| fields.values(name));
+    given.try_for_each(|name| {
+        let name: Option<String> = serde_json::from_str(name.get()).ok();
+        name.map_or(Ok(()), |name| forward::own_name(&name))
+    })
 }
 
 /// Whether the fields of a call were changed.

@@ -16,6 +16,7 @@ use crate::{
     asked::Asked,
     body::{self, CALL_MAX},
     forward::{self, OnDisconnect},
+    referents::may_stand,
     refusal::{Refused, Repeatable},
     state::Gateway,
     submit::{Submitted, submit, submit_for},
@@ -38,9 +39,12 @@ pub(super) async fn call(
     let preference = asked.preference()?;
     let on_disconnect = OnDisconnect::read(&asked.headers)?;
     let headers = forward::headers(&asked.headers, principal.name())?;
+    forward::own_names(&asked.headers)?;
     let column = preference.column;
+    let body = body::read(&asked.headers, body, CALL_MAX).await?;
+    may_stand(&gateway.dispatchers, principal, &tenant, [&body[..]]).await?;
     let call = Submitted {
-        body: body::read(&asked.headers, body, CALL_MAX).await?,
+        body,
         principal: principal.name().map(ToOwned::to_owned),
         tenant,
         tool,

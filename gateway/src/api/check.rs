@@ -17,6 +17,7 @@ use crate::{
     asked::Asked,
     body::{self, CALL_MAX},
     forward,
+    referents::may_stand,
     refusal::{Refused, Repeatable},
     state::Gateway,
 };
@@ -37,6 +38,7 @@ pub(super) async fn check(
     asked.query_of_call(&[])?;
     let headers = forward::headers(&asked.headers, principal.name())?;
     let body = body::read(&asked.headers, body, CALL_MAX).await?;
+    may_stand(&gateway.dispatchers, principal, &tenant, [&body[..]]).await?;
     let subject = gateway.dispatchers.subjects().check(&tenant, tool.as_str());
     let question = Question {
         headers,

@@ -4,7 +4,10 @@
 use std::sync::Arc;
 
 use axum::{body::Body, extract::State, http::StatusCode, response::Response};
-use fleet::{tokens::Scope, wire::message::Message};
+use fleet::{
+    tokens::Scope,
+    wire::{code::Code, message::Message},
+};
 use fleet_client::Question;
 use fleet_history::{
     Row,
@@ -15,6 +18,7 @@ use super::LOOKERS_AT_CONTROLS;
 use crate::{
     answer,
     asked::Asked,
+    auth::principal::Principal,
     body::{self, CONTROL_MAX},
     form::Fields,
     headers::Speaker,
@@ -64,7 +68,10 @@ pub(super) async fn change(
     let body = body::read(&asked.headers, body, CONTROL_MAX).await?;
     let mut wish = Fields::read(&body)?;
     if !is_a_look(&wish) {
+        is_for(&wish, principal)?;
         wish.name_actor(principal.name())?;
+    } else if !principal.has_all_tools() {
+        return Err(too_wide());
     }
     let subjects = gateway.dispatchers.subjects();
     let subject = match &tenant {
@@ -77,6 +84,26 @@ pub(super) async fn change(
         .ask(question, Repeatable::Always)
         .await?;
     Ok(answer::of_door(&answered))
+}
+
+/// Refuses a change that reaches beyond the tools of a token: one that names no tool, or a control by its number alone.
+fn is_for(wish: &Fields, principal: &Principal) -> Result<(), Refused> {
+    if principal.has_all_tools() {
+        return Ok(());
+    }
+    let mut tools = wish.values("tool");
+    let tool = tools.next().filter(|_| tools.next().is_none());
+    let tool: Option<String> = tool.and_then(|tool| serde_json::from_str(tool.get()).ok());
+    let is_for = tool.is_some_and(|tool| principal.may_use(&tool)) && !wish.has("control_id");
+    if is_for { Ok(()) } else { Err(too_wide()) }
+}
+
+fn too_wide() -> Refused {
+    let what = Message::fixed(
+        "a token of some tools changes only controls that name one of them as tool; GET /v1/control?tool= has them",
+        "仅限部分工具的 token 只能更改以 tool 指明其中一个工具的控制；用 GET /v1/control?tool= 查看",
+    );
+    Refused::new(Code::Forbidden, what)
 }
 
 /// Whether nothing is to be changed, so that nobody has done it.

@@ -1,6 +1,6 @@
 //! `GET /v1/history` and `GET /v1/history/{call}`: calls as the documented views have them.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{
     extract::{Path, State, rejection::PathRejection},
@@ -18,6 +18,7 @@ use fleet_history::{
     filter::Filter,
     story::{Story, story},
 };
+use serde_json::value::RawValue;
 use time::{Duration, OffsetDateTime, format_description::well_known::Rfc3339};
 
 use super::named;
@@ -25,6 +26,7 @@ use crate::{
     answer,
     asked::{Asked, call_id},
     auth::principal::Principal,
+    form::Fields,
     headers::Speaker,
     page,
     query::Query,
@@ -94,13 +96,40 @@ pub(super) async fn one(
         attempts,
         events,
     } = &story;
+    let over = over(attempts.json());
     let page = format!(
         "{{\"call\":{},\"attempts\":{},\"events\":{}}}",
         call.json(),
-        attempts.json(),
-        events.json()
+        rows_told(attempts.json(), &over),
+        rows_told(events.json(), &over)
     );
     Ok(answer::plain(page, Speaker::Gateway, StatusCode::OK))
+}
+
+/// Rows of attempts or moves without the ids of attempts that are not over: with its id an attempt proves that it speaks.
+fn rows_told(rows: &str, over: &BTreeSet<String>) -> String {
+    let rows: Vec<&RawValue> = serde_json::from_str(rows).unwrap_or_default();
+    let rows = rows.into_iter().map(|row| {
+        let mut fields = Fields::of(row.get()).unwrap_or_default();
+        fields.change("attempt_id", |id| {
+            let is_over = over.contains(id.get());
+            (!is_over).then(|| RawValue::from_string("null".to_owned()).ok())?
+        });
+        fields.to_text()
+    });
+    format!("[{}]", rows.collect::<Vec<_>>().join(","))
+}
+
+/// The ids of attempts that are over, as they stand in the rows.
+fn over(attempts: &str) -> BTreeSet<String> {
+    let rows: Vec<&RawValue> = serde_json::from_str(attempts).unwrap_or_default();
+    let rows = rows.into_iter().filter_map(|row| Fields::of(row.get()));
+    let over = rows.filter(|row| row.values("finished_at").all(|at| at.get() != "null"));
+    over.flat_map(|row| {
+        let ids = row.values("attempt_id").map(|id| id.get().to_owned());
+        ids.collect::<Vec<_>>()
+    })
+    .collect()
 }
 
 /// A column of a call that holds a text.
@@ -146,4 +175,24 @@ fn moment(query: &Query, name: &str) -> Result<Option<OffsetDateTime>, Refused> 
         );
         Refused::new(Code::InvalidArguments, what)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_an_attempt_that_runs_is_not_told() {
+        let attempts = r#"[{"attempt_id":"a","number":1,"finished_at":"2026"},{"attempt_id":"b","number":2,"finished_at":null}]"#;
+        let events = r#"[{"to_state":"running","attempt_id":"a"},{"to_state":"running","attempt_id":"b"},{"attempt_id":null,"details":{"x":1.50}}]"#;
+        let over = over(attempts);
+        assert_eq!(
+            rows_told(attempts, &over),
+            r#"[{"attempt_id":"a","number":1,"finished_at":"2026"},{"attempt_id":null,"number":2,"finished_at":null}]"#
+        );
+        assert_eq!(
+            rows_told(events, &over),
+            r#"[{"to_state":"running","attempt_id":"a"},{"to_state":"running","attempt_id":null},{"attempt_id":null,"details":{"x":1.50}}]"#
+        );
+    }
 }

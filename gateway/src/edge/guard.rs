@@ -119,19 +119,19 @@ async fn answered(gateway: &Gateway, mut request: Request, next: Next) -> Respon
 /// What no endpoint answers.
 pub(crate) async fn nowhere() -> Refused {
     let what = Message::fixed(
-        "there is no such endpoint; docs/gateway.md lists them",
-        "没有这个接口；docs/gateway.md 列出了所有接口",
+        "there is no such endpoint; docs/gateway.md lists them, none ends in /, and names in a path are percent-encoded",
+        "没有这个接口；docs/gateway.md 列出了所有接口，路径不以 / 结尾，路径中的名称需要百分号编码",
     );
-    Refused::new(Code::NotFound, what)
+    Refused::misdirected(StatusCode::NOT_FOUND, what)
 }
 
 /// What the endpoint is not asked like.
 pub(crate) async fn not_like_this() -> Refused {
     let what = Message::fixed(
-        "this endpoint has another method; Allow names it",
-        "这个接口使用其他方法；参见 Allow",
+        "this endpoint has another method; the header Allow of this answer names it",
+        "这个接口使用其他方法；参见这个回答的 Allow 头",
     );
-    Refused::new(Code::NotFound, what).status(StatusCode::METHOD_NOT_ALLOWED)
+    Refused::misdirected(StatusCode::METHOD_NOT_ALLOWED, what)
 }
 
 fn refused(unexpected: Unexpected) -> Refused {

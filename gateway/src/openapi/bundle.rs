@@ -1,5 +1,5 @@
-//! The document and the schemas that it refers to, as one: `batch.json#/x` becomes `#/components/schemas/batch/x`, so that programs that
-//! read it need no second file.
+//! The document and the schemas that it refers to, as one: `batch.json#/$defs/x` becomes `#/components/schemas/batch.x`, so that programs
+//! that read it need no second file.
 
 use std::sync::LazyLock;
 
@@ -13,6 +13,11 @@ const SCHEMAS: [(&str, &str); 2] = [
     ("batch", include_str!("../../../schemas/batch.json")),
     ("envelopes", include_str!("../../../schemas/envelopes.json")),
 ];
+
+/// Where a file has its parts.
+const PARTS: &str = "/$defs/";
+/// Where the document has its schemas.
+const SHARED: &str = "/components/schemas/";
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(bundled);
 static TEXT: LazyLock<Bytes> = LazyLock::new(|| DOCUMENT.to_string().into());
@@ -29,21 +34,32 @@ pub(crate) fn text() -> Bytes {
 
 fn bundled() -> Value {
     let mut document = read(WRITTEN);
-    point_inside(&mut document, "");
+    point_inside(&mut document, None);
     for (name, written) in SCHEMAS {
         let mut schema = read(written);
-        if let Some(keywords) = schema.as_object_mut() {
-            // The document says it for all of them.
-            keywords.remove("$schema");
+        point_inside(&mut schema, Some(name));
+        let Value::Object(keywords) = &mut schema else {
+            continue;
+        };
+        // The document says it for all of them.
+        keywords.remove("$schema");
+        let parts = keywords.remove(PARTS.trim_matches('/'));
+        let schemas = &mut document["components"]["schemas"];
+        for (part, described) in parts
+            .as_ref()
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
+            schemas[format!("{name}.{part}")] = described.clone();
         }
-        point_inside(&mut schema, &place(name));
-        document["components"]["schemas"][name] = schema;
+        schemas[name] = schema;
     }
     document
 }
 
-/// Has every reference lead into the document. `own`: where this part of it stands there.
-fn point_inside(part: &mut Value, own: &str) {
+/// Has every reference lead into the document. `own`: the file that this is a part of, where it is not the document.
+fn point_inside(part: &mut Value, own: Option<&str>) {
     match part {
         Value::Object(fields) => {
             for (name, value) in fields {
@@ -62,16 +78,16 @@ fn point_inside(part: &mut Value, own: &str) {
     }
 }
 
-fn inside(target: &str, own: &str) -> String {
+/// Makers of clients look up a schema by its one name and not by a path through another, so the parts of a file stand beside it.
+fn inside(target: &str, own: Option<&str>) -> String {
     let (file, pointer) = target.split_once('#').unwrap_or((target, ""));
-    match file.strip_suffix(".json") {
-        Some(name) => format!("#{}{pointer}", place(name)),
-        None => format!("#{own}{pointer}"),
+    let Some(file) = file.strip_suffix(".json").or(own) else {
+        return format!("#{pointer}");
+    };
+    match pointer.strip_prefix(PARTS) {
+        Some(part) => format!("#{SHARED}{file}.{part}"),
+        None => format!("#{SHARED}{file}{pointer}"),
     }
-}
-
-fn place(name: &str) -> String {
-    format!("/components/schemas/{name}")
 }
 
 fn read(text: &str) -> Value {
@@ -112,13 +128,19 @@ pub(super) mod tests {
     #[test]
     fn a_reference_leads_into_the_document_wherever_it_stands() {
         for (target, own, led) in [
-            ("#/components/x", "", "#/components/x"),
-            ("batch.json", "", "#/components/schemas/batch"),
-            ("a.json#/$defs/b", "", "#/components/schemas/a/$defs/b"),
+            ("#/components/x", None, "#/components/x"),
+            ("batch.json", None, "#/components/schemas/batch"),
+            ("a.json#/$defs/b", None, "#/components/schemas/a.b"),
             (
-                "#/$defs/b",
-                "/components/schemas/a",
-                "#/components/schemas/a/$defs/b",
+                "a.json#/$defs/b/items",
+                None,
+                "#/components/schemas/a.b/items",
+            ),
+            ("#/$defs/b", Some("a"), "#/components/schemas/a.b"),
+            (
+                "#/properties/c",
+                Some("a"),
+                "#/components/schemas/a/properties/c",
             ),
         ] {
             assert_eq!(inside(target, own), led);

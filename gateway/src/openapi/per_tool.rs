@@ -50,7 +50,7 @@ fn operation(mut any: Value, tool: &Described, place: &str) -> Value {
     any["requestBody"]["content"]["application/json"]["schema"] =
         json!({ "$ref": format!("#{place}") });
     if let Some(parameters) = any["parameters"].as_array_mut() {
-        parameters.retain(|parameter| parameter["in"] != "path");
+        parameters.retain(|parameter| !names_the_tool(parameter));
         for parameter in parameters {
             if tool.key == "required" && parameter["$ref"] == KEY {
                 let mut key = bundle::document().pointer(&KEY[1..]).cloned();
@@ -62,6 +62,13 @@ fn operation(mut any: Value, tool: &Described, place: &str) -> Value {
         }
     }
     any
+}
+
+/// Whether it is the part of the path that an operation of one tool does not have, itself or by reference.
+fn names_the_tool(parameter: &Value) -> bool {
+    let shared = parameter["$ref"].as_str();
+    let shared = shared.and_then(|target| bundle::document().pointer(target.strip_prefix('#')?));
+    shared.unwrap_or(parameter)["in"] == "path"
 }
 
 /// Has the references of a tool's schema lead to where it stands in the document. Only where a schema stands: what it gives as examples
@@ -114,7 +121,7 @@ mod tests {
         );
         assert_eq!(own["$defs"]["account"]["enum"][0]["$ref"], "#/not/one");
         let mut parameters = post["parameters"].as_array().unwrap().iter();
-        assert!(parameters.all(|parameter| parameter["in"] != "path"));
+        assert!(parameters.all(|parameter| !names_the_tool(parameter)));
         let parameters = post["parameters"].as_array().unwrap();
         let key = parameters
             .iter()

@@ -18,11 +18,12 @@ use super::{
     shown::shown,
 };
 use crate::{
-    api::batch::checked,
+    api::batch::{Names, checked},
     auth::principal::Principal,
     follower::unheard,
     forward,
     headers::{IDEMPOTENCY_KEY, SESSION},
+    referents::may_stand,
     refusal::{Refused, Repeatable},
     speaker::TurnSlot,
     state::Gateway,
@@ -144,7 +145,9 @@ async fn send(
     headers.remove(&IDEMPOTENCY_KEY);
     let mut headers = forward::headers(&headers, principal.name())?;
     headers.insert(SESSION.as_str(), name.session().as_str());
-    let checked = checked(body.as_bytes(), principal)?;
+    let checked = checked(body.as_bytes(), principal, Names::OfTurn)?;
+    let args = checked.referring.iter().map(|args| args.as_bytes());
+    may_stand(&gateway.dispatchers, principal, tenant, args).await?;
     let question = Question {
         headers,
         // Committing this many takes time.

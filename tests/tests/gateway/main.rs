@@ -13,6 +13,7 @@ mod listing;
 mod control;
 mod openapi;
 
+mod reach;
 mod rights;
 mod tokens;
 

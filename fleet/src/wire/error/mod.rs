@@ -12,7 +12,7 @@ pub use self::suggestion::Suggestion;
 use self::{
     advice::{Advice, RequestStage},
     words::{
-        ASK_AGAIN, UNANSWERED, UNCONFIRMED, UNDECIDED, UNREADABLE, WAITS_ON, known,
+        ASK_AGAIN, NOTHING_RUN, UNANSWERED, UNCONFIRMED, UNDECIDED, UNREADABLE, WAITS_ON, known,
         known_at_the_door, told,
     },
 };
@@ -57,6 +57,13 @@ impl ErrorBody {
             retry_after_ms: later.then_some(1_000),
             ..Self::advised(code, message, advice)
         }
+    }
+
+    /// The request is none that anything here takes, so it is about no call.
+    pub fn misdirected(what: &Message, language: Language) -> Self {
+        let advice = Advice::CorrectProgram;
+        let message = told(&[what, &NOTHING_RUN, advice.sentence()], language);
+        Self::advised(Code::NotFound, message, advice)
     }
 
     /// A request about a call that is refused only until then.

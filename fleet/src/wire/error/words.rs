@@ -69,7 +69,7 @@ fn capitalised(text: &str) -> String {
     }
 }
 
-static NOTHING_RUN: Message = Message::fixed("Nothing was run.", "没有执行任何操作。");
+pub(super) static NOTHING_RUN: Message = Message::fixed("Nothing was run.", "没有执行任何操作。");
 pub(super) static WAITS_ON: Message = Message::fixed(
     "The call waits on for its result: correct that, and hand it in again with the same token; do not run it again.",
     "这次调用仍在等待结果：请改正结果后用同一个 token 再次提交，不要重新执行。",
