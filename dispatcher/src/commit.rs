@@ -186,7 +186,7 @@ pub(crate) fn tell_accepted(events: &Events, call: &NewCall, at: &AcceptedAt) {
             tool_version: call.tool_version,
         },
     };
-    events.tell(&call.tenant, call.session.as_ref(), event);
+    events.tell(call.followed(), event);
 }
 
 /// The row of an admitted call.

@@ -198,7 +198,7 @@ pub(crate) fn tell(door: &Door, call: &NewCall, at: AcceptedAt, awaits: &Awaits)
             token: awaits.token.clone(),
         },
     };
-    door.events.tell(&call.tenant, call.session.as_ref(), event);
+    door.events.tell(call.followed(), event);
 }
 
 /// The same of a call that waits for another one since then.
@@ -215,7 +215,7 @@ pub(crate) fn tell_standing(door: &Door, row: &CallRow, at: OffsetDateTime) {
         at,
         what: Happening::Awaiting { whom, until, token },
     };
-    door.events.tell(&row.tenant, row.session.as_ref(), event);
+    door.events.tell(row.followed(), event);
 }
 
 /// The answer to a new call whose caller does not wait for it.

@@ -28,7 +28,7 @@ pub(crate) async fn tell_decided(events: &Events, pool: &PgPool, call: CallId) {
     match read::find(pool, call).await {
         Ok(Some(row)) => {
             row.count();
-            events.tell(&row.tenant, row.session.as_ref(), || row.finished());
+            events.tell(row.followed(), || row.finished());
         }
         Ok(None) => {}
         Err(error) => tracing::debug!(error = report(&error), "an event was left out"),

@@ -331,8 +331,7 @@ fn ending(
 async fn ended(door: &Door, call: CallId, ending: &Ending, moved: &Moved) {
     moved.count(&ending.kind);
     let event = || moved.event(ending);
-    door.events
-        .tell(&moved.tenant, moved.session.as_ref(), event);
+    door.events.tell(moved.followed(), event);
     let subject = door.bus.subjects.done(moved.dispatcher, call);
     news::ring(&door.bus, subject, bytes::Bytes::new()).await;
 }

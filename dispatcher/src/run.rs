@@ -131,7 +131,7 @@ impl Started {
             completing: Completing::start(&postgres, &mut started.lanes),
             tokens,
             quota: Quota::new(config.limits(), pool.clone()),
-            events: Events::start(&bus, &mut started.lanes),
+            events: Events::start(&bus, &registry, &mut started.lanes),
             waiters: Waiters::new(expiry.clone()),
             meter,
             running,

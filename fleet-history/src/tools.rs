@@ -97,6 +97,22 @@ pub async fn presented(pool: &PgPool, names: &[String]) -> Result<Vec<PresentedT
     .map_err(|error| StoreError::from_sqlx("look for how tools are shown", error))
 }
 
+/// The versions of these tools whose calls tell their session nothing.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn hidden(pool: &PgPool, names: &[&str]) -> Result<Vec<(String, i32)>, StoreError> {
+    sqlx::query_as(
+        "SELECT tool, version FROM toolfleet.tools
+         WHERE tool = ANY($1) AND manifest->>'visibility' = 'hidden'",
+    )
+    .bind(names)
+    .fetch_all(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("look for hidden tools", error))
+}
+
 /// A tool whose newest version callers' programs run themselves.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct ClientTool {

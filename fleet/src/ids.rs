@@ -1,6 +1,6 @@
 //! Names and identifiers from outside, parsed once; the type is the proof.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{borrow::Borrow, fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -128,6 +128,12 @@ macro_rules! name {
         impl $name {
             /// The name as text.
             pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
                 &self.0
             }
         }

@@ -19,7 +19,7 @@ use crate::{
     call::Language,
     controls::Controls,
     ids::{QueueName, ToolName},
-    manifest::Manifest,
+    manifest::{Manifest, Visibility},
     outcome::ToolFailure,
     store::{
         StoreError, breakers, controls, timeouts,
@@ -161,6 +161,15 @@ impl Registry {
         self.read(|known| {
             let versions = known.tools.get(tool)?;
             versions.by_number.get(&version).map(Arc::clone)
+        })
+    }
+
+    /// Whether the calls of this version tell their session nothing. Of one that is not known here: no.
+    pub fn is_hidden(&self, tool: &str, version: i32) -> bool {
+        self.read(|known| {
+            let versions = known.tools.get(tool);
+            let known = versions.and_then(|versions| versions.by_number.get(&version));
+            known.is_some_and(|known| known.manifest.visibility == Visibility::Hidden)
         })
     }
 

@@ -116,9 +116,7 @@ async fn tell(worker: &WorkerProcess, executed: &Executed) -> EndedView {
             // The dispatcher has not been told yet: the answer to the earlier write was lost.
             row.count();
             let event = || row.finished();
-            worker
-                .events
-                .tell(&claimed.tenant, claimed.session.as_ref(), event);
+            worker.events.tell(claimed.followed(), event);
             worker
                 .replies
                 .tell(claimed.dispatcher, call, Bytes::new())

@@ -6,6 +6,7 @@ use fleet::{
     call::Effect,
     canonical,
     checkpoint::{Checkpoint, reached},
+    manifest::Visibility,
     outcome::{Outcome, ToolFailure},
     registry::Tool,
     retry,
@@ -343,11 +344,14 @@ pub(crate) fn context_of(
 
 fn news(worker: &WorkerProcess, attempt: &Attempt) -> News {
     let claimed = &attempt.claimed;
-    let session = claimed.session.clone();
+    let is_hidden = attempt.tool.manifest.visibility == Visibility::Hidden;
+    let session = claimed.session.clone().filter(|_session| !is_hidden);
     News::of(session.map(|session| Teller {
         events: worker.events.clone(),
         tenant: claimed.tenant.clone(),
         session,
+        tool: claimed.tool.clone(),
+        tool_version: claimed.tool_version,
         call: claimed.call_id,
         rev: claimed.rev,
         attempt: claimed.attempt,

@@ -9,7 +9,7 @@ use fleet::{
     bus::events::Events,
     ids::{CallId, Label},
     wire::{
-        event::{Event, Happening},
+        event::{Event, Happening, SessionCall},
         part::Part,
     },
 };
@@ -30,7 +30,7 @@ const BEAT: Duration = Duration::from_secs(5);
 /// Publishes events of one attempt.
 #[derive(Default)]
 pub(crate) struct News {
-    /// `None`: the call has no session, and nothing is published.
+    /// `None`: the call has no session, or its tool is hidden, and nothing is published.
     teller: Option<Teller>,
     /// Receives what the tool tells, once the attempt has started.
     heard: Option<ProgressReports>,
@@ -41,6 +41,8 @@ pub(crate) struct Teller {
     pub(crate) events: Events,
     pub(crate) tenant: Label,
     pub(crate) session: Label,
+    pub(crate) tool: String,
+    pub(crate) tool_version: i32,
     pub(crate) call: CallId,
     /// The revision of the call that its claim made.
     pub(crate) rev: i32,
@@ -113,7 +115,13 @@ impl Teller {
             at: self.claimed_at + self.claim_sent.elapsed(),
             what,
         };
-        self.events.tell(&self.tenant, Some(&self.session), event);
+        let followed = SessionCall {
+            tenant: &self.tenant,
+            session: Some(&self.session),
+            tool: &self.tool,
+            tool_version: self.tool_version,
+        };
+        self.events.tell(followed, event);
         self.told += 1;
     }
 }

@@ -117,9 +117,7 @@ pub(crate) async fn pass(worker: &WorkerProcess, executed: &Executed) -> Option<
             token: None,
         },
     };
-    worker
-        .events
-        .tell(&claimed.tenant, claimed.session.as_ref(), event);
+    worker.events.tell(claimed.followed(), event);
     if let Parking::Input(_) = parking {
         // Who waits for the call is the one who knows.
         worker

@@ -184,7 +184,7 @@ impl Started {
         let worker = Arc::new(WorkerProcess {
             id,
             name: config.name.clone(),
-            events: Events::start(&bus, &mut lanes),
+            events: Events::start(&bus, &registry, &mut lanes),
             replies: Replies::start(&bus, &mut lanes),
             looking: Looking::start(format!("worker {id}"), &postgres, &mut lanes),
             cache: Arc::default(),

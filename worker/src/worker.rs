@@ -142,8 +142,7 @@ impl WorkerProcess {
         secret: Option<DoneSecret>,
     ) {
         let event = || moved.event(&ending);
-        self.events
-            .tell(&moved.tenant, moved.session.as_ref(), event);
+        self.events.tell(moved.followed(), event);
         if !moved.state.answers_waiters() {
             return;
         }

@@ -86,7 +86,7 @@ async fn door_and_server() -> (Door, JoinSet<()>, JoinSet<()>) {
         },
         quota: Quota::new(limits, pool.clone()),
         publisher,
-        events: Events::start(&bus, &mut tasks),
+        events: Events::start(&bus, &Registry::default(), &mut tasks),
         waiters: Waiters::new(expiry.clone()),
         meter: Meter::default(),
         running: Running::new(0, Meter::default()),

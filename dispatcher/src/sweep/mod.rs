@@ -141,8 +141,7 @@ impl Sweep {
                 reached(Checkpoint::SweepEnded);
                 metrics().swept(pass, 1);
                 let event = || ended.event(&ending);
-                self.events
-                    .tell(&ended.tenant, ended.session.as_ref(), event);
+                self.events.tell(ended.followed(), event);
                 if ended.state.answers_waiters() {
                     ended.count(&ending.kind);
                     self.ring(ended.dispatcher, ending.call_id).await;

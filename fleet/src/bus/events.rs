@@ -27,8 +27,12 @@ use super::{
     refusal::{is_missing, is_taken},
 };
 use crate::{
-    ids::Label,
-    wire::{event::Event, part, subjects::Subjects},
+    registry::Registry,
+    wire::{
+        event::{Event, SessionCall},
+        part,
+        subjects::Subjects,
+    },
 };
 
 /// The most events that wait to be sent; further ones are dropped.
@@ -52,6 +56,8 @@ pub struct Events {
     /// The bytes of all that wait.
     bytes: Arc<AtomicUsize>,
     subjects: Subjects,
+    /// Which tools are hidden.
+    registry: Registry,
 }
 
 /// An event on its way. Dropping it frees its room.
@@ -70,31 +76,31 @@ impl Drop for WaitingEvent {
 
 impl Events {
     /// Starts the task that publishes them. It ends when every clone is dropped and everything is sent.
-    pub fn start(bus: &Bus, tasks: &mut JoinSet<()>) -> Self {
+    pub fn start(bus: &Bus, registry: &Registry, tasks: &mut JoinSet<()>) -> Self {
         let (sender, waiting) = mpsc::channel(WAITING_MAX);
         tasks.spawn(publish(bus.clone(), waiting));
         Self {
             sender,
             bytes: Arc::default(),
             subjects: bus.subjects.clone(),
+            registry: registry.clone(),
         }
     }
 
-    /// Queues the event that `event` makes, if it makes one. Never waits. For a call without a session `event` is not called.
-    pub fn tell<E: Into<Option<Event>>>(
-        &self,
-        tenant: &Label,
-        session: Option<&Label>,
-        event: impl FnOnce() -> E,
-    ) {
-        let Some(session) = session else {
+    /// Queues the event that `event` makes, if it makes one. Never waits. For a call without a session, or one of a hidden tool, `event`
+    /// is not called.
+    pub fn tell<E: Into<Option<Event>>>(&self, call: SessionCall<'_>, event: impl FnOnce() -> E) {
+        let Some(session) = call.session else {
             return;
         };
+        if self.registry.is_hidden(call.tool, call.tool_version) {
+            return;
+        }
         let Some(event) = event().into() else {
             return;
         };
         let waiting = WaitingEvent {
-            subject: self.subjects.event(tenant, session, event.call_id),
+            subject: self.subjects.event(call.tenant, session, event.call_id),
             body: event.to_bytes().into(),
             bytes: Arc::clone(&self.bytes),
         };

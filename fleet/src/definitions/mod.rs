@@ -17,7 +17,7 @@ pub use self::instructions::instructions;
 use crate::{
     call::{Effect, Language, words},
     ids::ToolName,
-    manifest::Manifest,
+    manifest::{Manifest, Visibility},
 };
 
 words! {
@@ -34,12 +34,33 @@ words! {
     }
 }
 
-/// The definitions of these tools as a JSON array, sorted by name. They contain nothing about how a tool is run.
+/// The definitions of these tools as a JSON array, sorted by name. They contain nothing about how a tool is run. Unlisted ones are
+/// among them for programs alone.
 pub fn definitions<'a>(tools: impl Iterator<Item = &'a Manifest>, format: Format) -> Value {
-    sorted(tools)
+    let is_told_of = |tool: &&Manifest| match format {
+        Format::Full => true,
+        Format::Openai | Format::Anthropic | Format::Mcp => is_listed(tool),
+    };
+    sorted(tools.filter(is_told_of))
         .into_iter()
         .map(|tool| definition(tool, format))
         .collect()
+}
+
+/// The definition of a tool, listed or not.
+pub fn definition(tool: &Manifest, format: Format) -> Value {
+    let (name, description, schema) = (&tool.name, described(tool), shown_schema(tool));
+    match format {
+        Format::Openai => json!({
+            "type": "function",
+            "function": {"name": name, "description": description, "parameters": schema},
+        }),
+        Format::Anthropic => {
+            json!({"name": name, "description": description, "input_schema": schema})
+        }
+        Format::Mcp => mcp(tool, schema),
+        Format::Full => full(tool, schema),
+    }
 }
 
 /// Definitions for `OpenAI`, each in strict mode where that loses nothing.
@@ -60,47 +81,50 @@ pub struct NotStrict {
     pub reason: String,
 }
 
-/// The definitions of these tools for `OpenAI`'s strict mode, in which a model cannot send arguments that do not fit.
+/// The definitions of these tools for `OpenAI`'s strict mode, in which a model cannot send arguments that do not fit. Unlisted ones
+/// are left out.
 pub fn strict_definitions<'a>(tools: impl Iterator<Item = &'a Manifest>) -> StrictDefinitions {
     let mut listed = StrictDefinitions {
         tools: Vec::new(),
         not_strict: Vec::new(),
     };
-    for tool in sorted(tools) {
-        let mut definition = definition(tool, Format::Openai);
-        let strict = strict::schema(&shown_schema(tool), tool);
-        definition["function"]["strict"] = strict.is_ok().into();
-        match strict {
-            Ok(schema) => definition["function"]["parameters"] = schema,
-            Err(reason) => listed.not_strict.push(NotStrict {
-                name: tool.name.clone(),
-                reason,
-            }),
-        }
+    for tool in sorted(tools.filter(|tool| is_listed(tool))) {
+        let (definition, not_strict) = strict_definition(tool);
         listed.tools.push(definition);
+        listed.not_strict.extend(not_strict);
     }
     listed
+}
+
+/// The same of one tool, listed or not; why it is not strict, where it is not.
+pub fn strict_definition(tool: &Manifest) -> (Value, Option<NotStrict>) {
+    let mut strict = definition(tool, Format::Openai);
+    let schema = strict::schema(&shown_schema(tool), tool);
+    strict["function"]["strict"] = schema.is_ok().into();
+    let reason = match schema {
+        Ok(schema) => {
+            strict["function"]["parameters"] = schema;
+            None
+        }
+        Err(reason) => Some(NotStrict {
+            name: tool.name.clone(),
+            reason,
+        }),
+    };
+    (strict, reason)
+}
+
+fn is_listed(tool: &Manifest) -> bool {
+    match tool.visibility {
+        Visibility::Shown | Visibility::Hidden => true,
+        Visibility::Unlisted => false,
+    }
 }
 
 fn sorted<'a>(tools: impl Iterator<Item = &'a Manifest>) -> Vec<&'a Manifest> {
     let mut tools: Vec<_> = tools.collect();
     tools.sort_by_key(|tool| (tool.name.as_str(), tool.version));
     tools
-}
-
-fn definition(tool: &Manifest, format: Format) -> Value {
-    let (name, description, schema) = (&tool.name, described(tool), shown_schema(tool));
-    match format {
-        Format::Openai => json!({
-            "type": "function",
-            "function": {"name": name, "description": description, "parameters": schema},
-        }),
-        Format::Anthropic => {
-            json!({"name": name, "description": description, "input_schema": schema})
-        }
-        Format::Mcp => mcp(tool, schema),
-        Format::Full => full(tool, schema),
-    }
 }
 
 /// What a model reads to decide whether to call it; where calls need somebody's yes, it says so.
@@ -151,6 +175,15 @@ fn full(tool: &Manifest, schema: Value) -> Value {
     });
     if let Some(answer) = &tool.output_schema {
         definition["output_schema"] = bare(answer.clone());
+    }
+    if tool.visibility != Visibility::Shown {
+        definition["visibility"] = json!(tool.visibility);
+    }
+    if let Some(presents) = tool.presents {
+        definition["presents"] = json!(presents);
+    }
+    if tool.is_final {
+        definition["final"] = json!(true);
     }
     definition
 }

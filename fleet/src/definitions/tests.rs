@@ -111,6 +111,50 @@ fn an_answer_is_described_where_a_format_can() {
     );
 }
 
+#[test]
+fn an_unlisted_tool_is_told_to_programs_alone_and_a_hidden_one_to_models_too() {
+    let manifest = |name: &str, more: &str| {
+        parse(&format!(
+            "name: {name}\nversion: 1\ndescription: Looks something up.\neffect: read\n{more}\n\
+             input_schema: {{type: object}}\nexecutor: {{nats: {{subject: a}}}}\n"
+        ))
+        .unwrap()
+    };
+    let tools = [
+        manifest("a", "visibility: hidden"),
+        manifest("b", "visibility: unlisted\npresents: web_search_call"),
+        manifest("c", "visibility: shown\nfinal: true"),
+    ];
+    let count = |format| {
+        let listed = definitions(tools.iter(), format);
+        listed.as_array().unwrap().len()
+    };
+    for format in Format::ALL {
+        let expected = if *format == Format::Full { 3 } else { 2 };
+        assert_eq!(count(*format), expected, "{format}");
+    }
+    assert_eq!(strict_definitions(tools.iter()).tools.len(), 2);
+    // Who asks for one by its name gets it.
+    assert_eq!(definition(&tools[1], Format::Mcp)["name"], "b");
+    assert_eq!(strict_definition(&tools[1]).0["function"]["name"], "b");
+    let full = definitions(tools.iter(), Format::Full);
+    let said: Vec<[&Value; 3]> = full
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| ["visibility", "presents", "final"].map(|field| &tool[field]))
+        .collect();
+    let nothing = &Value::Null;
+    assert_eq!(
+        said,
+        [
+            [&json!("hidden"), nothing, nothing],
+            [&json!("unlisted"), &json!("web_search_call"), nothing],
+            [nothing, nothing, &json!(true)],
+        ]
+    );
+}
+
 /// OpenAI and Anthropic take `[a-zA-Z0-9_-]{1,64}`, MCP `[A-Za-z0-9_.-]{1,128}`.
 #[test]
 fn every_name_is_one_that_each_vendor_takes() {

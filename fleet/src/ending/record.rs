@@ -21,7 +21,7 @@ use crate::{
         code::Code,
         envelope::{DecidedCall, Envelope, Timing},
         error::ErrorBody,
-        event::{Event, Happening},
+        event::{Event, Happening, SessionCall},
         message::Message,
     },
 };
@@ -354,6 +354,16 @@ impl Moved {
             let took = self.timing.queued_ms + self.timing.run_ms;
             let took = Duration::from_millis(u64::try_from(took).unwrap_or(0));
             metrics().finished(&self.tool, decision.outcome, decision.source, took);
+        }
+    }
+
+    /// The call, as far as it says who hears of it.
+    pub fn followed(&self) -> SessionCall<'_> {
+        SessionCall {
+            tenant: &self.tenant,
+            session: self.session.as_ref(),
+            tool: &self.tool,
+            tool_version: self.tool_version,
         }
     }
 

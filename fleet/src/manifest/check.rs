@@ -15,7 +15,7 @@ use super::{
     rate::OnLimit,
     request, required,
     secret::secret,
-    sql,
+    sql, unseen,
     version::Manifest,
 };
 use crate::{
@@ -115,6 +115,7 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
     doubts(manifest, &mut problems);
     answers(manifest, &mut problems);
     interceptors(manifest, &mut problems);
+    unseen::check(manifest, &mut problems);
     match &manifest.executor {
         ExecutorSpec::Http(spec) => request::check(spec, manifest, &mut problems),
         ExecutorSpec::Process(spec) => {

@@ -1,9 +1,9 @@
 //! A tool manifest: what an operator writes, what is stored as an immutable version.
 //!
-//! `version` is the content of one file; `policy`, `approval`, `retry`, `rate`, `rules`, `breaker`, `cache`, `fallback`, `probe`, `timeout`, `large_result`, `client`, `completion`, `executor` and `sandbox` are parts of it. `parse` reads a file in
+//! `version` is the content of one file; `policy`, `approval`, `retry`, `rate`, `rules`, `breaker`, `cache`, `fallback`, `probe`, `timeout`, `large_result`, `client`, `completion`, `executor`, `sandbox` and `shown` are parts of it. `parse` reads a file in
 //! three steps: `document` (YAML or JSON), the schema of a manifest with its `advice`, and `check` for what its fields say
 //! together. For that, `required` looks at the input schema, and `request` and `sql` at the two executors that are written as
-//! text. `lint` warns of what a model may misunderstand.
+//! text; `unseen` at what is said of how calls are shown. `lint` warns of what a model may misunderstand.
 
 mod approval;
 mod breaker;
@@ -21,6 +21,7 @@ mod rate;
 pub(crate) mod retry;
 mod rules;
 mod sandbox;
+mod shown;
 mod size;
 mod timeout;
 mod version;
@@ -36,6 +37,7 @@ mod request;
 mod required;
 mod secret;
 pub mod sql;
+mod unseen;
 pub mod uri_template;
 
 mod lint;
@@ -61,6 +63,7 @@ pub use self::{
     retry::{RetryPolicy, RetryStrategy},
     rules::{AtMost, AtMostPer, Policy},
     sandbox::{Network, Sandbox},
+    shown::{ShownAs, Visibility},
     timeout::{LearnedFrom, LearnedTimeout, Timeout},
     version::Manifest,
 };

@@ -21,6 +21,7 @@ use super::{
     retry::RetryPolicy,
     rules::Policy,
     sandbox::Sandbox,
+    shown::{ShownAs, Visibility},
     size,
     timeout::Timeout,
 };
@@ -153,6 +154,16 @@ pub struct Manifest {
     /// When callers get a part of an answer and read the rest where they need it. `None`: they get all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub large_result: Option<LargeResult>,
+    /// Who is told of it and of its calls.
+    #[serde(default, skip_serializing_if = "Visibility::is_default")]
+    pub visibility: Visibility,
+    /// As what kind of item of a turn its calls are shown. `None`: as a call of a tool. One that the caller's program runs says it in
+    /// its executor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub presents: Option<ShownAs>,
+    /// Whether its answer is the assistant's, in a turn.
+    #[serde(default, rename = "final", skip_serializing_if = "std::ops::Not::not")]
+    pub is_final: bool,
     /// The language of messages for models, where the caller does not ask for one.
     #[serde(default = "Manifest::default_language")]
     pub language: Language,

@@ -19,7 +19,7 @@ use crate::{
     hold::Line,
     ids::{AttemptId, CallId, DispatcherId, Label, QueueName, ToolName},
     rate_key::RateKey,
-    wire::{proof::DoneSecret, trace::TraceContext},
+    wire::{event::SessionCall, proof::DoneSecret, trace::TraceContext},
 };
 
 /// A call that passed the door.
@@ -86,6 +86,16 @@ pub struct NewCall {
 }
 
 impl NewCall {
+    /// The call, as far as it says who hears of it.
+    pub fn followed(&self) -> SessionCall<'_> {
+        SessionCall {
+            tenant: &self.tenant,
+            session: self.session.as_ref(),
+            tool: self.tool.as_str(),
+            tool_version: self.tool_version,
+        }
+    }
+
     /// For whom it waits as soon as it is accepted.
     pub fn awaits(&self) -> Option<Awaiting> {
         self.waits.as_ref().map(|wait| match wait {

@@ -20,7 +20,7 @@ use crate::{
     checkpoint::Checkpoint,
     ids::{AttemptId, CallId, DispatcherId, Label, WorkerId},
     input::Asked,
-    wire::{proof::DoneSecret, trace::TraceContext},
+    wire::{event::SessionCall, proof::DoneSecret, trace::TraceContext},
 };
 
 /// One claim to make.
@@ -97,6 +97,18 @@ pub struct Claimed {
 #[derive(Debug)]
 pub struct Claim {
     worker: WorkerId,
+}
+
+impl Claimed {
+    /// The call, as far as it says who hears of it.
+    pub fn followed(&self) -> SessionCall<'_> {
+        SessionCall {
+            tenant: &self.tenant,
+            session: self.session.as_ref(),
+            tool: &self.tool,
+            tool_version: self.tool_version,
+        }
+    }
 }
 
 impl Claim {

@@ -21,7 +21,7 @@ use crate::{
     telemetry::metrics,
     wire::{
         envelope::{Accepted, DecidedCall, Envelope, Timing},
-        event::{Event, Happening},
+        event::{Event, Happening, SessionCall},
         proof::DoneSecret,
         token::{Handed, HandedAs},
     },
@@ -419,6 +419,16 @@ impl CallRow {
             let took = Duration::try_from(ended.at - self.accepted_at).unwrap_or_default();
             let decision = &ended.decision;
             metrics().finished(&self.tool, decision.outcome, decision.source, took);
+        }
+    }
+
+    /// The call, as far as it says who hears of it.
+    pub fn followed(&self) -> SessionCall<'_> {
+        SessionCall {
+            tenant: &self.tenant,
+            session: self.session.as_ref(),
+            tool: &self.tool,
+            tool_version: self.tool_version,
         }
     }
 

@@ -8,9 +8,22 @@ use time::OffsetDateTime;
 
 use crate::{
     call::{Awaiting, CallOutcome, State},
-    ids::CallId,
+    ids::{CallId, Label},
     wire::{code::Code, part::Part},
 };
+
+/// The call that an event is about, as far as it says who hears of it.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionCall<'a> {
+    /// Who has made it.
+    pub tenant: &'a Label,
+    /// Whose followers hear of it; `None`: nobody's.
+    pub session: Option<&'a Label>,
+    /// Its tool.
+    pub tool: &'a str,
+    /// The version it was accepted with.
+    pub tool_version: i32,
+}
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -67,7 +67,13 @@ pub(super) async fn one(
         .into_iter()
         .find(|definition| name_of(definition).as_deref() == Some(tool.as_str()));
     let Some(definition) = found else {
-        let what = said!("there is no tool named {tool}", "没有名为 {tool} 的工具");
+        let what = match query.text("format") {
+            None | Some("full") => said!("there is no tool named {tool}", "没有名为 {tool} 的工具"),
+            Some(_models) => said!(
+                "no tool named {tool} is listed for models; format=full has unlisted tools, too",
+                "没有名为 {tool} 的工具列给模型；format=full 也包含未列出的工具"
+            ),
+        };
         return Err(Refused::new(Code::UnknownTool, what).of_tool(tool.as_str()));
     };
     let definition = definition.get().to_owned();

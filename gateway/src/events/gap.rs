@@ -7,6 +7,7 @@ use fleet::{
 use fleet_history::{
     calls::{calls, now},
     filter::Filter,
+    tools::hidden,
 };
 use time::{Duration, OffsetDateTime};
 
@@ -105,8 +106,24 @@ async fn rows(
     let more = i64::try_from(found.len()) == Ok(CALLS_MAX);
     let read = found.iter().map(|row| serde_json::from_str(row.json()));
     // A row that this release cannot read is left out: nothing is better than a wrong word.
-    Ok(CallRows {
-        all: read.filter_map(Result::ok).collect(),
-        more,
-    })
+    let mut all: Vec<CallOver> = read.filter_map(Result::ok).collect();
+    leave_out_hidden(views, &mut all).await?;
+    Ok(CallRows { all, more })
+}
+
+/// Leaves out the calls of hidden tools, which have told the session nothing.
+async fn leave_out_hidden(views: &PgPool, calls: &mut Vec<CallOver>) -> Result<(), StoreError> {
+    let mut names: Vec<&str> = calls.iter().map(CallOver::tool).collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let hidden = hidden(views, &names).await?;
+    calls.retain(|call| {
+        !hidden
+            .iter()
+            .any(|(tool, version)| call.is_of(tool, *version))
+    });
+    Ok(())
 }

@@ -60,6 +60,9 @@ pub(crate) struct CallOver {
     #[serde(default = "snapshot", skip_deserializing)]
     kind: &'static str,
     tool: String,
+    /// Not told.
+    #[serde(default, skip_serializing)]
+    tool_version: i32,
     pub(crate) state: String,
     #[serde(default)]
     outcome: Option<String>,
@@ -74,6 +77,18 @@ pub(crate) const SNAPSHOT: &str = "snapshot";
 
 const fn snapshot() -> &'static str {
     SNAPSHOT
+}
+
+impl CallOver {
+    /// The name of its tool.
+    pub(crate) fn tool(&self) -> &str {
+        &self.tool
+    }
+
+    /// Whether it was accepted with this version of this tool.
+    pub(crate) fn is_of(&self, tool: &str, version: i32) -> bool {
+        self.tool == tool && self.tool_version == version
+    }
 }
 
 impl SessionEvent {

@@ -1,6 +1,6 @@
 //! An operation for each tool: that of any call, with the tool's own name, words and input schema.
 
-use fleet::arguments::inner;
+use fleet::{arguments::inner, manifest::Visibility};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
@@ -19,10 +19,12 @@ struct Described {
     description: String,
     effect: String,
     key: String,
+    #[serde(default)]
+    visibility: String,
     input_schema: Value,
 }
 
-/// The text of the document with an operation for each of these tools; one that cannot be read is left out.
+/// The text of the document with an operation for each of these tools; one that is not listed, or cannot be read, is left out.
 pub(crate) fn document(tools: &[Box<RawValue>]) -> String {
     let mut document = bundle::document().clone();
     let any = document["paths"][ANY]["post"].clone();
@@ -30,6 +32,9 @@ pub(crate) fn document(tools: &[Box<RawValue>]) -> String {
         let Ok(tool) = serde_json::from_str::<Described>(tool.get()) else {
             continue;
         };
+        if tool.visibility == Visibility::Unlisted.as_str() {
+            continue;
+        }
         let own = format!("tool.{}", tool.name);
         let place = format!("/components/schemas/{own}");
         document["paths"][format!("/v1/call/{}", tool.name)] =

@@ -10,6 +10,7 @@ use fleet_tests::{
     web::Web,
     witness::Witness,
 };
+use serde_json::json;
 
 use crate::streams::{behind, call, following};
 
@@ -146,6 +147,32 @@ async fn streams_outlive_nats_and_say_what_was_lost_with_it() {
     let mut again = behind(web, "s", &told[0].id).await;
     assert_eq!(gap(&mut again, 2).await[0].json()["why"], "epoch");
     assert_eq!(again.take(after.len()).await, after);
+    invariants::hold(&fleet, &witness).await;
+    gateway.drain().await;
+}
+
+#[tokio::test]
+async fn calls_of_a_hidden_tool_are_not_told_from_their_rows_either() {
+    let witness = Witness::start().await;
+    let hidden = witness.tool("peek", "read") + "visibility: hidden\n";
+    let fleet = Fleet::start(Spec::with([witness.tool("look", "read"), hidden])).await;
+    let (mut gateway, web) = fleet.gateway(&[]).await;
+    let peek = |session: &str| {
+        let call = fleet.submit("peek", &json!({"what": "h"}));
+        call.header("Toolfleet-Session", session).wait()
+    };
+    call(&fleet, "s", "a").await;
+    let told = of_one_call(web).await;
+    peek("s").await;
+    peek("hidden").await;
+    stream(&fleet).await.purge().await.unwrap();
+    let mut again = behind(web, "s", &told[0].id).await;
+    let blocks = gap(&mut again, 1).await;
+    assert_eq!(blocks[1].json()["tool"], "look", "{blocks:?}");
+    // Of a session that has nothing to tell nothing is missing.
+    let mut nothing = EventSource::open(following(web, "hidden", "?from=start")).await;
+    call(&fleet, "hidden", "b").await;
+    assert_eq!(nothing.take(1).await[0].event, "accepted");
     invariants::hold(&fleet, &witness).await;
     gateway.drain().await;
 }

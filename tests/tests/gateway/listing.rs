@@ -108,6 +108,40 @@ async fn tools_are_listed_as_over_nats_in_every_format() {
 }
 
 #[tokio::test]
+async fn an_unlisted_tool_is_told_to_programs_and_called_by_its_name() {
+    let witness = Witness::start().await;
+    let unlisted = witness.tool("inner", "read") + "visibility: unlisted\n";
+    let hidden = witness.tool("peek", "read") + "visibility: hidden\n";
+    let fleet = Fleet::start(Spec::with([unlisted, hidden])).await;
+    let (mut gateway, web) = fleet.gateway(&[]).await;
+    let names = |listed: Value| -> Vec<String> {
+        let tools = listed["tools"].as_array().unwrap().iter();
+        tools
+            .map(|tool| {
+                let name = tool.get("name").unwrap_or(&tool["function"]["name"]);
+                name.as_str().unwrap().to_owned()
+            })
+            .collect()
+    };
+    for format in ["openai", "openai&strict=true", "anthropic", "mcp"] {
+        let listed = web.get(&format!("/v1/tools?format={format}")).send().await;
+        assert_eq!(names(listed.json()), ["peek"], "{format}");
+        let one = web.get(&format!("/v1/tools/inner?format={format}"));
+        let one = one.send().await;
+        assert_eq!((one.status, one.code()), (404, "unknown_tool".to_owned()));
+        assert!(one.text().contains("format=full"), "{}", one.text());
+    }
+    let listed = web.get("/v1/tools").send().await;
+    assert_eq!(names(listed.json()), ["inner", "peek"]);
+    let one = web.get("/v1/tools/inner").send().await;
+    assert_eq!(one.json()["visibility"], "unlisted", "{}", one.text());
+    let done = call(web, "inner", "a", &[]).await;
+    assert_eq!(done.status, 200, "{}", done.text());
+    invariants::hold(&fleet, &witness).await;
+    gateway.drain().await;
+}
+
+#[tokio::test]
 async fn the_history_is_read_page_by_page_by_who_may_see_it() {
     let witness = Witness::start().await;
     let tools = [witness.tool("look", "read"), witness.tool("charge", "once")];

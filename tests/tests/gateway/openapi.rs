@@ -12,7 +12,12 @@ use crate::tokens::{is, known, token, told, with};
 #[tokio::test]
 async fn the_document_is_told_to_everybody_and_the_tools_to_who_may_call_them() {
     let witness = Witness::start().await;
-    let tools = [witness.tool("look", "read"), witness.tool("charge", "once")];
+    let unlisted = witness.tool("inner", "read") + "visibility: unlisted\n";
+    let tools = [
+        witness.tool("look", "read"),
+        witness.tool("charge", "once"),
+        unlisted,
+    ];
     let fleet = Fleet::start(Spec::with(tools).shipped().roles()).await;
     let (mut gateway, web) = fleet.gateway(&["--auth", "tokens"]).await;
     let full = token(&fleet, "full", "default", &[Scope::Call], "*").await;

@@ -138,6 +138,67 @@ async fn a_turn_is_made_once_and_every_gateway_tells_the_same_story() {
     second.drain().await;
 }
 
+/// One is hidden, one is the answer, and the others say as what they are shown.
+#[tokio::test]
+async fn calls_are_shown_as_the_manifests_of_their_tools_say() {
+    let witness = Witness::start().await;
+    let shown = |name: &str, how: &str| witness.tool(name, "read") + how + "\n";
+    let spec = Spec::with([
+        shown("draw", "presents: image_generation_call"),
+        shown("search", "presents: web_search_call"),
+        shown("peek", "visibility: hidden"),
+        shown("answer", "final: true"),
+        witness.tool("look", "read"),
+    ]);
+    let fleet = Fleet::start(spec).await;
+    let (mut gateway, web) = fleet.gateway(&[]).await;
+    let body = |what: &str, body: Value| witness.always(what, Reply::Body(body.to_string()));
+    body("cat", json!({"mime": "image/png", "b64": "Y2F0"}));
+    body("dog", json!({"url": "https://dogs.example/1.png"}));
+    body("rain", json!({"results": [{"url": "https://rain.example"}]}));
+    body("end", json!("Take the train."));
+    let of = |tool: &str, what: &str| json!({"tool": tool, "args": {"what": what}});
+    let calls = [
+        of("draw", "cat"),
+        of("search", "rain"),
+        of("peek", "h"),
+        look("a"),
+        of("answer", "end"),
+        of("draw", "dog"),
+    ];
+    let asked = json!({"order": "first_ready", "on_final": "await", "calls": calls});
+    let made = turn(web, "k", &asked).await.json();
+    assert_eq!(made["items"].as_array().unwrap().len(), 6, "{made}");
+    let id = made["turn_id"].as_str().unwrap();
+    let blocks = whole(web, id, "", None).await;
+    is_whole(&blocks);
+    let items = output(&blocks);
+    let items = items.as_array().unwrap();
+    assert_eq!(items.len(), 5, "{items:?}");
+    let find = |place: usize| {
+        let call = made["items"][place]["call_id"].as_str().unwrap();
+        let name = call.replace('-', "");
+        let is_its = |item: &&Value| item["id"].as_str().unwrap().contains(&name);
+        items.iter().find(is_its)
+    };
+    let item = |place| find(place).unwrap();
+    assert_eq!(item(0)["type"], "image_generation_call");
+    assert_eq!(item(0)["result"], "Y2F0");
+    assert_eq!(item(1)["type"], "web_search_call");
+    let source = &item(1)["action"]["sources"][0];
+    assert_eq!(source["url"], "https://rain.example");
+    assert_eq!(find(2), None);
+    assert_eq!(item(3)["type"], "mcp_call");
+    assert_eq!(item(4)["content"][0]["text"], "Take the train.");
+    // There was no image to show.
+    assert_eq!(item(5)["type"], "mcp_call");
+    let shown = item(5)["output"].as_str().unwrap();
+    assert!(shown.contains("dogs.example"), "{shown}");
+    assert_eq!(witness.asked("h"), 1);
+    invariants::hold(&fleet, &witness).await;
+    gateway.drain().await;
+}
+
 #[tokio::test]
 async fn another_gateway_goes_on_with_a_turn_behind_the_last_event() {
     let witness = Witness::start().await;

@@ -91,6 +91,39 @@ async fn a_session_hears_of_every_attempt_and_of_the_end() {
     invariants::hold(&fleet, &witness).await;
 }
 
+/// From its acceptance to its end, over a retry, a cancellation and a yes.
+#[tokio::test]
+async fn calls_of_a_hidden_tool_tell_their_session_nothing() {
+    let witness = Witness::start().await;
+    let hidden = |name: &str, effect: &str, more: &str| {
+        format!("{}visibility: hidden\n{more}", witness.tool(name, effect))
+    };
+    let spec = Spec::with([
+        witness.tool("look", "read"),
+        hidden("peek", "read", ""),
+        hidden("confirm", "read", "approval: {}\n"),
+    ]);
+    let fleet = Fleet::start(spec).await;
+    let mut events = follow(&fleet).await;
+    witness.first("a", [Reply::Status(503)]);
+    let of_session = |tool: &str, what: &str| {
+        let call = fleet.submit(tool, &json!({"what": what}));
+        call.header("Toolfleet-Session", "s")
+    };
+    let answer = of_session("peek", "a").wait().await;
+    assert_eq!(answer["attempts"], 2, "{}", *answer);
+    let waiting = of_session("confirm", "b").wait().await;
+    assert_eq!(waiting["awaiting"]["for"], "approval", "{}", *waiting);
+    let cancel = json!({"call_id": waiting["call_id"]});
+    let cancelled = fleet.ask("toolfleet.v1.default.cancel", &cancel).await;
+    assert_eq!(cancelled["state"], "cancelled", "{}", *cancelled);
+    // Behind everything that dispatcher and worker could have told of them.
+    let shown = of_session("look", "c").wait().await;
+    let heard = heard(&mut events, shown.call_id()).await;
+    assert_eq!(kinds(&heard), ["accepted", "started", "finished"]);
+    invariants::hold(&fleet, &witness).await;
+}
+
 #[tokio::test]
 async fn whoever_comes_late_finds_what_was_said() {
     let witness = Witness::start().await;

@@ -1518,3 +1518,82 @@ fn losses_are_a_number_and_the_default_is_not_written_down() {
         assert!(problem.message.contains("; write "), "{problem:?}");
     }
 }
+
+#[test]
+fn how_calls_are_shown_is_said_in_words_and_not_written_down_where_it_is_as_usual() {
+    let of = |changes: &Value| parse(&with(changes)).unwrap_or_else(|found| panic!("{found:?}"));
+    let plain = of(&json!({"visibility": "shown", "final": false}));
+    assert_eq!(plain, of(&json!({})));
+    let stored = serde_json::to_value(&plain).unwrap();
+    for field in ["visibility", "presents", "final"] {
+        assert!(stored.get(field).is_none(), "{field}");
+    }
+    let changes = json!({"visibility": "unlisted", "presents": "shell_call", "final": true});
+    let manifest = of(&changes);
+    let stored = serde_json::to_value(&manifest).unwrap();
+    for (field, value) in changes.as_object().unwrap() {
+        assert_eq!(stored[field], *value);
+    }
+    assert_eq!(parse(&stored.to_string()).unwrap(), manifest);
+    assert_eq!(lint(&manifest), []);
+}
+
+#[test]
+fn what_nobody_would_be_shown_is_refused_with_what_to_write() {
+    let client = |changes: Value| {
+        let mut manifest = json!({"executor": {"client": {}}});
+        for (field, value) in changes.as_object().unwrap() {
+            manifest[field] = value.clone();
+        }
+        manifest
+    };
+    for (changes, place, why) in [
+        (
+            json!({"visibility": "secret"}),
+            "/visibility",
+            "write shown, hidden or unlisted",
+        ),
+        (
+            json!({"presents": "function_call"}),
+            "/presents",
+            "image_generation_call, file_search_call, web_search_call",
+        ),
+        (json!({"final": "yes"}), "/final", "true or false"),
+        (
+            json!({"visibility": "hidden", "final": true}),
+            "/final",
+            "calls of a hidden tool",
+        ),
+        (
+            json!({"visibility": "hidden", "presents": "shell_call"}),
+            "/presents",
+            "calls of a hidden tool",
+        ),
+        (
+            json!({"visibility": "hidden", "approval": {"by": "caller"}}),
+            "/visibility",
+            "by: operator",
+        ),
+        (
+            client(json!({"visibility": "hidden"})),
+            "/visibility",
+            "write unlisted",
+        ),
+        (
+            client(json!({"presents": "shell_call"})),
+            "/presents",
+            "in its executor",
+        ),
+        (client(json!({"final": true})), "/final", "leave final out"),
+    ] {
+        let found = problems(&changes);
+        let is_it = |problem: &ManifestProblem| problem.path == place && problem.message.contains(why);
+        assert!(found.iter().any(is_it), "{changes}: {found:?}");
+    }
+    for changes in [
+        json!({"visibility": "hidden", "approval": {}}),
+        client(json!({"visibility": "unlisted"})),
+    ] {
+        assert!(parse(&with(&changes)).is_ok(), "{changes}");
+    }
+}

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use fleet::{
     config::StoreArgs,
-    definitions::{Format, definitions, strict_definitions},
+    definitions::{Format, definition, strict_definition},
     ids::ToolName,
     manifest::Manifest,
 };
@@ -144,13 +144,13 @@ impl ShowTool {
 
     fn definition(&self, manifest: &Manifest, format: Format) -> String {
         if !self.strict {
-            return definitions([manifest].into_iter(), format)[0].to_string();
+            return definition(manifest, format).to_string();
         }
-        let listed = strict_definitions([manifest].into_iter());
-        for not in &listed.not_strict {
+        let (definition, not_strict) = strict_definition(manifest);
+        if let Some(not) = not_strict {
             output::warn(&format!("{} is not strict: {}", not.name, not.reason));
         }
-        listed.tools[0].to_string()
+        definition.to_string()
     }
 }
 
