@@ -8,7 +8,7 @@ use fleet::{
     wire::{code::Code, envelope::is_error, error::ErrorBody, message::Message},
 };
 
-use super::input::FinalRow;
+use super::{input::FinalRow, result::ShownResult, shape::ItemKind};
 
 /// What a call has come to.
 #[derive(Debug)]
@@ -73,6 +73,25 @@ impl CallEnd {
                 let code = event.code.unwrap_or(Code::ToolError);
                 failure(code, is_doubt, FailureWords::Unread(event.state))
             }
+        }
+    }
+}
+
+impl CallEnd {
+    /// Whether an item of this kind can tell it. Where it cannot, an item of the kind `mcp_call` does.
+    pub(super) fn fits(&self, kind: ItemKind) -> bool {
+        match self {
+            Self::Answer(Some(json)) if kind.is_choosy() => ShownResult::read(json).fits(kind),
+            Self::Answer(_) => true,
+            Self::Failure(_) => kind.tells_failures(),
+        }
+    }
+
+    /// Whether an item of this kind tells it without what the call has told before.
+    pub(super) fn is_told_alone(&self, kind: ItemKind) -> bool {
+        match self {
+            Self::Answer(_) => !self.fits(kind),
+            Self::Failure(_) => true,
         }
     }
 }

@@ -76,6 +76,7 @@ stream_events! {
         WebSearchCompleted = "response.web_search_call.completed" { output_index: usize, item_id: &'a str },
 
         CodeInProgress = "response.code_interpreter_call.in_progress" { output_index: usize, item_id: &'a str },
+        CodeDelta = "response.code_interpreter_call_code.delta" { output_index: usize, item_id: &'a str, delta: &'a str },
         CodeDone = "response.code_interpreter_call_code.done" { output_index: usize, item_id: &'a str, code: &'a str },
         CodeInterpreting = "response.code_interpreter_call.interpreting" { output_index: usize, item_id: &'a str },
         CodeCompleted = "response.code_interpreter_call.completed" { output_index: usize, item_id: &'a str },

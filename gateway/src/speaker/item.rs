@@ -1,5 +1,7 @@
 //! How the items look, as JSON. The order of the fields is part of the bytes.
 
+use std::borrow::Cow;
+
 use fleet::{call::Language, wire::code::Code};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -126,7 +128,7 @@ pub(super) struct ImageFailure<'a> {
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum CodeOutput<'a> {
-    Logs { logs: &'a str },
+    Logs { logs: Cow<'a, str> },
     Image { url: &'a str },
 }
 

@@ -109,6 +109,11 @@ impl OpenItem {
                     item_id,
                 });
                 if let Some(code) = ShownArguments::read(&call.arguments).code() {
+                    voice.say(&StreamEvent::CodeDelta {
+                        output_index,
+                        item_id,
+                        delta: code,
+                    });
                     voice.say(&StreamEvent::CodeDone {
                         output_index,
                         item_id,
@@ -304,7 +309,7 @@ impl OpenItem {
                 let output = ShellOutput {
                     outcome: ShellExit { exit_code },
                     stderr: ran.map_or("", |ran| ran.stderr),
-                    stdout: ran.map_or("", |ran| ran.stdout),
+                    stdout: ran.map_or("", |ran| &ran.stdout),
                 };
                 voice.say(&StreamEvent::ShellOutputDone {
                     output_index,

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::{Map, Number, Value};
 
+use super::shape::ItemKind;
+
 /// The result of a call.
 #[derive(Debug)]
 pub(super) struct ShownResult<'a> {
@@ -24,7 +26,7 @@ pub(super) struct FoundText<'a> {
 /// What code has put out.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RanCommand<'a> {
-    pub(super) stdout: &'a str,
+    pub(super) stdout: Cow<'a, str>,
     pub(super) stderr: &'a str,
     pub(super) exit_code: i64,
 }
@@ -34,6 +36,23 @@ impl<'a> ShownResult<'a> {
     pub(super) fn read(json: &'a str) -> Self {
         let value = serde_json::from_str(json).unwrap_or_default();
         Self { json, value }
+    }
+
+    /// Whether an item of this kind can show what has come of its call. Where it cannot, an item of the kind `mcp_call` does.
+    pub(super) fn fits(&self, kind: ItemKind) -> bool {
+        let fits =
+            |list: &[Value], shows: fn(&Value) -> bool| list.is_empty() || list.iter().any(shows);
+        match kind {
+            ItemKind::Image => self.image().is_some(),
+            ItemKind::FileSearch => self
+                .found_list()
+                .is_some_and(|found| fits(found, Value::is_object)),
+            ItemKind::WebSearch => self
+                .source_list()
+                .is_some_and(|found| fits(found, |one| address(one).is_some())),
+            // They have a place for any text.
+            ItemKind::Mcp | ItemKind::Message | ItemKind::Code | ItemKind::Shell => true,
+        }
     }
 
     /// As text: a string's characters, and of everything else the JSON.
@@ -56,35 +75,27 @@ impl<'a> ShownResult<'a> {
     /// The image in base64: a string, the field `b64`, or the first image among blocks of content.
     pub(super) fn image(&self) -> Option<&str> {
         let given = self.value.as_str().or_else(|| self.field("b64"));
-        given.or_else(|| self.blocks("image").find_map(|block| text(block, "data")))
+        let image = given.or_else(|| self.blocks("image").find_map(|block| text(block, "data")));
+        image.filter(|image| is_base64(image))
     }
 
     /// What was found in files: the objects of `results`, or of the result itself where it is a list.
     pub(super) fn found(&self) -> Option<Vec<FoundText<'_>>> {
-        let found = self
-            .value
-            .as_array()
-            .or_else(|| self.value.get("results")?.as_array())?;
-        let found = found.iter().filter_map(Value::as_object);
+        let found = self.found_list()?.iter().filter_map(Value::as_object);
         Some(found.map(FoundText::of).collect())
     }
 
     /// The addresses that were found on the web: of `sources`, `results`, or the result itself where it is a list.
     pub(super) fn sources(&self) -> Vec<&str> {
-        let lists = ["sources", "results"].into_iter();
-        let mut lists = lists.filter_map(|field| self.value.get(field)?.as_array());
-        let found = self.value.as_array().or_else(|| lists.next());
-        let found = found.into_iter().flatten();
-        found
-            .filter_map(|one| one.as_str().or_else(|| one.get("url")?.as_str()))
-            .collect()
+        let found = self.source_list().into_iter().flatten();
+        found.filter_map(address).collect()
     }
 
     /// What a shell has put out: `stdout`, or `output`, with `stderr` and `exit_code`; of everything else the text.
     pub(super) fn ran(&self) -> RanCommand<'_> {
         let stdout = self.field("stdout").or_else(|| self.field("output"));
         RanCommand {
-            stdout: stdout.unwrap_or_else(|| self.text()),
+            stdout: stdout.map_or_else(|| self.message(), Cow::Borrowed),
             stderr: self.field("stderr").unwrap_or_default(),
             exit_code: self
                 .value
@@ -105,8 +116,26 @@ impl<'a> ShownResult<'a> {
     }
 
     /// What code has put out: `logs`, or else the text.
-    pub(super) fn logs(&self) -> &str {
-        self.field("logs").unwrap_or_else(|| self.text())
+    pub(super) fn logs(&self) -> Cow<'_, str> {
+        let logs = self.field("logs");
+        logs.map_or_else(|| self.message(), Cow::Borrowed)
+    }
+
+    fn found_list(&self) -> Option<&[Value]> {
+        self.list(&["results"])
+    }
+
+    fn source_list(&self) -> Option<&[Value]> {
+        self.list(&["sources", "results"])
+    }
+
+    /// The result where it is a list, or the first list among these fields.
+    fn list(&self, fields: &[&str]) -> Option<&[Value]> {
+        let fields = fields
+            .iter()
+            .filter_map(|field| self.value.get(field)?.as_array());
+        let mut lists = self.value.as_array().into_iter().chain(fields);
+        lists.next().map(Vec::as_slice)
     }
 
     fn field(&self, name: &str) -> Option<&str> {
@@ -130,6 +159,21 @@ impl<'a> FoundText<'a> {
             text: text("text"),
         }
     }
+}
+
+/// The address of something that was found on the web.
+fn address(found: &Value) -> Option<&str> {
+    found.as_str().or_else(|| found.get("url")?.as_str())
+}
+
+/// Whether a text may be base64: a text in words has a space, or another length.
+fn is_base64(text: &str) -> bool {
+    let digits = text.trim_end_matches('=');
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
+    !digits.is_empty()
+        && text.len() - digits.len() <= 2
+        && text.len().is_multiple_of(4)
+        && digits.bytes().all(is_digit)
 }
 
 fn text<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
@@ -184,9 +228,38 @@ mod tests {
     fn what_a_shell_says_is_shown_as_such() {
         let ran = read(r#"{"output":"hi","exit_code":3}"#);
         let ran = ran.ran();
-        assert_eq!((ran.stdout, ran.stderr, ran.exit_code), ("hi", "", 3));
+        assert_eq!((&*ran.stdout, ran.stderr, ran.exit_code), ("hi", "", 3));
         assert_eq!(read("[1]").ran().stdout, "[1]");
         assert_eq!(read(r#"{"logs":"x"}"#).logs(), "x");
         assert_eq!(read(r#"{"images":["u",1]}"#).image_urls(), ["u"]);
+        let blocks = r#"{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}"#;
+        assert_eq!(read(blocks).ran().stdout, "a\nb");
+        assert_eq!(read(blocks).logs(), "a\nb");
+    }
+
+    #[test]
+    fn a_result_fits_a_kind_that_has_a_place_for_it() {
+        for (kind, json, fits) in [
+            (ItemKind::Image, r#""aGk=""#, true),
+            (ItemKind::Image, r#""there is none""#, false),
+            (ItemKind::Image, r#""""#, false),
+            (ItemKind::Image, r#"{"b64":"a"}"#, false),
+            (ItemKind::Image, r#"{"url":"https://a.example"}"#, false),
+            (ItemKind::Image, "null", false),
+            (ItemKind::FileSearch, r#"{"results":[]}"#, true),
+            (ItemKind::FileSearch, r#"[{"text":"t"}]"#, true),
+            (ItemKind::FileSearch, r#"["t"]"#, false),
+            (ItemKind::FileSearch, r#""nothing found""#, false),
+            (ItemKind::WebSearch, r#"["https://a.example"]"#, true),
+            (ItemKind::WebSearch, r#"{"sources":[]}"#, true),
+            (ItemKind::WebSearch, r#"{"results":[{"title":"t"}]}"#, false),
+            (ItemKind::WebSearch, r#"{"answer":"it rains"}"#, false),
+            (ItemKind::Code, "null", true),
+            (ItemKind::Shell, "[1]", true),
+            (ItemKind::Message, "{}", true),
+            (ItemKind::Mcp, "{}", true),
+        ] {
+            assert_eq!(read(json).fits(kind), fits, "{kind:?} {json}");
+        }
     }
 }

@@ -54,6 +54,14 @@ impl ItemKind {
         }
     }
 
+    /// Whether there are results for which an item of this kind has no place: [`super::result::ShownResult::fits`] looks at them.
+    pub(super) const fn is_choosy(self) -> bool {
+        match self {
+            Self::Image | Self::FileSearch | Self::WebSearch => true,
+            Self::Mcp | Self::Message | Self::Code | Self::Shell => false,
+        }
+    }
+
     /// Whether an item of this kind can say why it failed. Where it cannot, an item of the kind `mcp_call` does.
     pub(super) const fn tells_failures(self) -> bool {
         match self {

@@ -1,10 +1,12 @@
 //! What an item shows of its call: where it is added, and where it is done.
 
+use std::borrow::Cow;
+
 use serde_json::value::RawValue;
 
 use super::{
     arguments::ShownArguments,
-    ending::CallFailure,
+    ending::{CallEnd, CallFailure},
     header::TurnCall,
     item::{
         CodeOutput, ImageFailure, McpFailure, OutputText, SERVER, ShellAction, ShellPlace,
@@ -33,6 +35,16 @@ pub(super) struct Showing<'a> {
     pub(super) call: &'a TurnCall,
     /// The request for approval that was shown for it.
     pub(super) approval: Option<&'a str>,
+}
+
+impl<'a> Closing<'a> {
+    /// With what a call has come to.
+    pub(super) fn of(end: &'a CallEnd) -> Self {
+        match end {
+            CallEnd::Answer(json) => Self::Answer(json.as_deref()),
+            CallEnd::Failure(failure) => Self::Failure(failure),
+        }
+    }
 }
 
 impl Showing<'_> {
@@ -105,7 +117,11 @@ impl Showing<'_> {
                 to_raw(&ShownItem::WebSearchCall { id, action, status })
             }
             ItemKind::Code => {
-                let logs = failure.map(|(_code, message)| vec![CodeOutput::Logs { logs: message }]);
+                let logs = failure.map(|(_code, message)| {
+                    vec![CodeOutput::Logs {
+                        logs: Cow::Borrowed(message),
+                    }]
+                });
                 to_raw(&ShownItem::CodeInterpreterCall {
                     id,
                     code: ShownArguments::read(&call.arguments).code(),

@@ -158,15 +158,16 @@ impl ToldTurn {
         let heard = &buckets.calls()[index];
         match &heard.standing {
             Standing::Ended { end, .. } => {
-                let closing = match end {
-                    CallEnd::Answer(json) => Closing::Answer(json.as_deref()),
-                    CallEnd::Failure(failure) => Closing::Failure(failure),
+                let (closing, is_whole) = (Closing::of(end), !heard.is_broken());
+                let can_tell = end.fits(open.kind);
+                let closed = match end {
+                    CallEnd::Answer(_) if !can_tell => Closing::CutShort,
+                    CallEnd::Answer(_) | CallEnd::Failure(_) => closing,
                 };
-                let (kind, is_whole) = (open.kind, !heard.is_broken());
-                self.close(open, closing, is_whole, voice);
-                if let (Closing::Failure(_), false) = (closing, kind.tells_failures()) {
-                    let failed = self.open(index, ItemKind::Mcp, now, voice);
-                    self.close(failed, closing, is_whole, voice);
+                self.close(open, closed, is_whole, voice);
+                if !can_tell {
+                    let other = self.open(index, ItemKind::Mcp, now, voice);
+                    self.close(other, closing, is_whole, voice);
                 }
                 self.has_said_end(index, buckets);
                 true
@@ -232,22 +233,11 @@ impl ToldTurn {
                 }
                 buckets.with(index, has_said_wait);
             }
-            // Nothing that such an item could show has come of it.
-            (
-                Standing::Ended {
-                    end: CallEnd::Failure(failure),
-                    ..
-                },
-                _,
-            ) => {
-                let kind = if kind.tells_failures() {
-                    kind
-                } else {
-                    ItemKind::Mcp
-                };
-                let closing = Closing::Failure(failure);
-                let failed = self.open(index, kind, now, voice);
-                self.close(failed, closing, false, voice);
+            // What it has told meanwhile would not change what such an item shows.
+            (Standing::Ended { end, .. }, _) if end.is_told_alone(kind) => {
+                let kind = if end.fits(kind) { kind } else { ItemKind::Mcp };
+                let ended = self.open(index, kind, now, voice);
+                self.close(ended, Closing::of(end), false, voice);
                 buckets.with(index, HeardCall::break_off);
                 self.has_said_end(index, buckets);
             }

@@ -26,7 +26,7 @@ async def prove(proof):
             client(event)
             events += 1
             kinds.add(event["type"])
-    check(events > 100 and len(kinds) > 30, f"only {events} events of {len(kinds)} kinds in {SNAPSHOTS}")
+    check(events > 100 and len(kinds) > 35, f"only {events} events of {len(kinds)} kinds in {SNAPSHOTS}")
     refuse_what_is_spoilt(valid)
     proof.note(f"{events} events of {len(kinds)} kinds fit the vendor's types, and its client puts them together; {ours} of our own")
 

@@ -1,12 +1,14 @@
 //! What holds whatever the order of the events.
 
+use std::collections::BTreeMap;
+
 use fleet::wire::event::Happening;
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    super::{News, Resume, Speech, SpokenEvent, Visibility},
+    super::{News, Resume, Shape, Speech, SpokenEvent, Visibility},
     story::{Dice, Story},
 };
 
@@ -22,8 +24,26 @@ struct Counts {
     extensions: usize,
     items: usize,
     items_cut_short: usize,
+    /// Of each kind, those that were done.
+    items_of: BTreeMap<String, usize>,
+    /// Those that were told as a call of a tool because their own kind had no place for what came of them.
+    items_in_the_place_of: usize,
     replays: usize,
 }
+
+/// The kinds of items that there are.
+const KINDS: [&str; 10] = [
+    "code_interpreter_call",
+    "custom_tool_call",
+    "file_search_call",
+    "function_call",
+    "image_generation_call",
+    "mcp_approval_request",
+    "mcp_call",
+    "message",
+    "shell_call",
+    "web_search_call",
+];
 
 #[derive(Debug, Deserialize)]
 struct Seen {
@@ -69,6 +89,11 @@ fn a_hundred_thousand_interleavings_keep_the_laws() {
     }
     assert!(counts.whole > 40_000 && counts.items_cut_short > 10_000);
     assert!(counts.incomplete_responses > 10_000 && counts.extensions > 10_000);
+    assert!(counts.items_in_the_place_of > 10_000);
+    assert_eq!(counts.items_of.len(), KINDS.len(), "{counts:#?}");
+    for kind in KINDS {
+        assert!(counts.items_of[kind] > 1_000, "{counts:#?}");
+    }
     println!("{counts:#?}");
 }
 
@@ -85,7 +110,7 @@ fn look_at(seed: u64, counts: &mut Counts) {
     counts.over += usize::from(is_over);
     if story.is_whole {
         counts.whole += 1;
-        every_end_is_told(&story, &said, &context);
+        every_end_is_told(&story, &said, &context, counts);
         assert!(
             is_over,
             "{context}: all was heard, and the response is not over"
@@ -171,6 +196,7 @@ fn items_are_told_one_after_the_other(
                 has_doubt |= raw.get().contains("in_doubt")
                     || raw.get().contains(DOUBT.0)
                     || raw.get().contains(DOUBT.1);
+                *counts.items_of.entry(item.r#type.clone()).or_default() += 1;
                 if item.r#type == "function_call" {
                     handed_over.push(item.call_id);
                 }
@@ -215,7 +241,7 @@ fn items_are_told_one_after_the_other(
 }
 
 /// What was heard to the end before the response was over is told to the end: as an item that is completed or failed, or as one that the client was given.
-fn every_end_is_told(story: &Story, said: &[SpokenEvent], context: &str) {
+fn every_end_is_told(story: &Story, said: &[SpokenEvent], context: &str, counts: &mut Counts) {
     let done = said
         .iter()
         .filter(|event| event.name == "response.output_item.done");
@@ -245,6 +271,11 @@ fn every_end_is_told(story: &Story, said: &[SpokenEvent], context: &str) {
             ["completed", "failed"].contains(&&*item.status) || item.r#type == "custom_tool_call"
         };
         let is_completed = |item: &&SeenItem| item.status == "completed";
+        let is_other = |item: &&SeenItem| item.r#type == "mcp_call" && is_completed(item);
+        let presents_another = !call.is_clients && call.presents.is_some_and(tells_its_own);
+        if presents_another && told.clone().any(|item| is_other(&item)) {
+            counts.items_in_the_place_of += 1;
+        }
         let is_shown = call.visibility == Visibility::Shown;
         assert_eq!(
             told.clone().any(|item| is_end(&item)),
@@ -252,6 +283,18 @@ fn every_end_is_told(story: &Story, said: &[SpokenEvent], context: &str) {
             "{context}: {name}"
         );
         assert!(told.filter(is_completed).count() <= 1, "{context}: {name}");
+    }
+}
+
+/// Whether calls that the fleet runs have a kind of item of their own.
+fn tells_its_own(shape: Shape) -> bool {
+    match shape {
+        Shape::McpCall | Shape::FunctionCall | Shape::CustomToolCall => false,
+        Shape::ImageGenerationCall
+        | Shape::FileSearchCall
+        | Shape::WebSearchCall
+        | Shape::CodeInterpreterCall
+        | Shape::ShellCall => true,
     }
 }
 

@@ -254,6 +254,7 @@ fn ended(mut steps: Vec<Step>, dice: &mut Dice) -> Vec<Step> {
         1 => failure(State::Cancelled, Code::Cancelled, "It was cancelled."),
         2 | 3 => failure(State::Failed, Code::Timeout, "It took too long."),
         4 => answer(r#"{"results":[{"filename":"f","url":"u","score":0.5,"text":"t"}]}"#),
+        5 => answer(r#"{"mime":"image/png","b64":"aGk="}"#),
         _text => answer(r#""sagt sagt ""#),
     };
     steps.push((finished(row.state, row.outcome), Some(row)));

@@ -155,3 +155,26 @@ fn each_shape_has_its_own_events() {
     scene.finish(5, late);
     insta::assert_snapshot!(scene.transcript());
 }
+
+/// One of which nothing was shown before, and two whose items were open by then.
+#[test]
+fn what_a_kind_has_no_place_for_is_shown_as_a_call_of_a_tool() {
+    let shaped = |tool, shape, arguments| TurnCall {
+        presents: Some(shape),
+        ..plain(tool, arguments)
+    };
+    let calls = vec![
+        shaped("draw", Shape::ImageGenerationCall, "{}"),
+        shaped("web", Shape::WebSearchCall, r#"{"query":"rain"}"#),
+        shaped("files", Shape::FileSearchCall, r#"{"query":"rain"}"#),
+    ];
+    let mut scene = Scene::of(SpeakingOrder::CallIndex, calls);
+    scene.header();
+    scene.tell(0, started(1));
+    scene.tell(0, image(1, 0, "c2tldGNo"));
+    scene.finish(2, answer(r#""nothing was found""#));
+    scene.finish(0, answer(r#"{"url":"https://cats.example/1.png"}"#));
+    scene.tell(1, part(1, 0, Part::Step("searching".to_owned())));
+    scene.finish(1, answer(r#"{"answer":"It rains."}"#));
+    insta::assert_snapshot!(scene.transcript());
+}
