@@ -50,6 +50,7 @@ pub mod egress;
 // What may come in.
 mod alike;
 pub mod arguments;
+pub mod content;
 pub mod manifest;
 pub mod references;
 pub use ::arguments::{canonical, said};

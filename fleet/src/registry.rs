@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures_util::StreamExt;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 use sqlx::PgPool;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -17,10 +17,12 @@ use crate::{
     breaker::Breakers,
     bus::connect::Bus,
     call::Language,
+    content::{self, NoContent},
     controls::Controls,
     ids::{QueueName, ToolName},
-    manifest::{Manifest, Visibility},
+    manifest::{AnswerForm, Manifest, Visibility},
     outcome::ToolFailure,
+    said,
     store::{
         StoreError, breakers, controls, timeouts,
         tools::{self, Change, Revisions},
@@ -41,21 +43,27 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// Why an answer does not fit the tool's `output_schema`; `None` where it fits, or where there is no schema.
+    /// Whether there are answers that do not fit: [`Self::answer_problem`] finds out.
+    pub fn is_choosy(&self) -> bool {
+        self.output.is_some() || self.manifest.output == AnswerForm::Content
+    }
+
+    /// Why an answer is none of blocks, where it has to be one, or does not fit the tool's `output_schema`; `None` where it fits, or where
+    /// any does.
     ///
     /// The reason quotes no value of the answer. Takes long for a large answer: do not run it on a thread of the runtime.
     pub fn answer_problem(&self, answer: &RawValue) -> Option<ToolFailure> {
-        let schema = self.output.as_ref()?;
+        if !self.is_choosy() {
+            return None;
+        }
         let problem = match arguments::parse_any(answer.get().as_bytes(), &Limits::ANSWER) {
-            Ok(value) => {
-                let violations = schema.validate(&value);
-                if violations.is_empty() {
-                    return None;
-                }
-                violations
-                    .without_values(|_everything| true)
-                    .summary_of(&Message::fixed("the answer", "结果"))
-            }
+            Ok(value) => match self.manifest.output {
+                AnswerForm::Json => self.violations(&value)?,
+                AnswerForm::Content => match content::flaw(&value) {
+                    Some(flaw) => return Some(no_content(&flaw)),
+                    None => self.violations(content::structured(&value).unwrap_or(&Value::Null))?,
+                },
+            },
             Err(error) => error.message,
         };
         let message = Message::new(
@@ -70,6 +78,38 @@ impl Tool {
         );
         Some(ToolFailure::new(Code::OutputInvalid, message))
     }
+
+    /// Why a value does not fit the `output_schema`, without any of it.
+    fn violations(&self, value: &Value) -> Option<Message> {
+        let violations = self.output.as_ref()?.validate(value);
+        if violations.is_empty() {
+            return None;
+        }
+        let shown = match self.manifest.output {
+            AnswerForm::Json => Message::fixed("the answer", "结果"),
+            AnswerForm::Content => Message::fixed("structured", "structured"),
+        };
+        let violations = violations.without_values(|_everything| true);
+        Some(violations.summary_of(&shown))
+    }
+}
+
+fn no_content(flaw: &NoContent) -> ToolFailure {
+    let (path, why) = (&flaw.path, &flaw.why);
+    let message = if path.is_empty() {
+        said!(
+            "the tool's answer is not content: {why}",
+            "工具返回的结果不是 content：{why}",
+            why
+        )
+    } else {
+        said!(
+            "the tool's answer is not content: {path}: {why}",
+            "工具返回的结果不是 content：{path}：{why}",
+            why
+        )
+    };
+    ToolFailure::new(Code::OutputInvalid, message)
 }
 
 /// Every version of every tool that this process can read, which are retired, and the controls. Cheap to clone; clones share

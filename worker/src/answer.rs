@@ -1,4 +1,4 @@
-//! Checks a tool's answer against the `output_schema` of its manifest.
+//! Checks a tool's answer against `output` and `output_schema` of its manifest.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct Promise(Option<Arc<Tool>>);
 
 impl Promise {
     pub(crate) fn of(tool: &Arc<Tool>) -> Self {
-        Self(tool.output.is_some().then(|| Arc::clone(tool)))
+        Self(tool.is_choosy().then(|| Arc::clone(tool)))
     }
 
     /// The answer, and why it does not fit the schema, if it does not. The reason quotes no value.
@@ -54,8 +54,8 @@ async fn check_aside(answer: Box<RawValue>, tool: Arc<Tool>) -> Judged {
     });
     checking.await.unwrap_or_else(|_panic| {
         let what = Message::fixed(
-            "the tool's answer could not be held against its output_schema",
-            "无法用 output_schema 检查工具返回的结果",
+            "the tool's answer could not be held against its manifest",
+            "无法用 manifest 检查工具返回的结果",
         );
         let flaw = ToolFailure::new(Code::OutputInvalid, what);
         (RawValue::NULL.to_owned(), Some(flaw))

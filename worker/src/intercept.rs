@@ -192,7 +192,7 @@ impl Layer for OutputSchema {
             return After::Now(execution);
         };
         let tool = &*self.tool;
-        if tool.output.is_none() || flaw.as_ref().is_some_and(|flaw| !flaw.is_mended()) {
+        if !tool.is_choosy() || flaw.as_ref().is_some_and(|flaw| !flaw.is_mended()) {
             return After::Now(judged(result, flaw, tool));
         }
         let promise = Promise::of(&self.tool);

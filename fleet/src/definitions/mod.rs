@@ -17,7 +17,7 @@ pub use self::instructions::instructions;
 use crate::{
     call::{Effect, Language, words},
     ids::ToolName,
-    manifest::{Manifest, Visibility},
+    manifest::{AnswerForm, Manifest, Visibility},
 };
 
 words! {
@@ -175,6 +175,9 @@ fn full(tool: &Manifest, schema: Value) -> Value {
     });
     if let Some(answer) = &tool.output_schema {
         definition["output_schema"] = bare(answer.clone());
+    }
+    if tool.output != AnswerForm::Json {
+        definition["output"] = json!(tool.output);
     }
     if tool.visibility != Visibility::Shown {
         definition["visibility"] = json!(tool.visibility);

@@ -155,6 +155,23 @@ fn an_unlisted_tool_is_told_to_programs_alone_and_a_hidden_one_to_models_too() {
     );
 }
 
+#[test]
+fn an_answer_of_blocks_is_said_to_programs_and_its_schema_is_that_of_what_is_structured() {
+    let tool = parse(
+        "name: look\nversion: 1\ndescription: Looks something up.\neffect: read\noutput: content\n\
+         output_schema: {type: object, properties: {late: {type: integer}}}\n\
+         input_schema: {type: object}\nexecutor: {nats: {subject: a}}\n",
+    )
+    .unwrap();
+    let described = json!({"type": "object", "properties": {"late": {"type": "integer"}}});
+    assert_eq!(definition(&tool, Format::Mcp)["outputSchema"], described);
+    let full = definition(&tool, Format::Full);
+    assert_eq!(
+        (&full["output"], &full["output_schema"]),
+        (&json!("content"), &described)
+    );
+}
+
 /// OpenAI and Anthropic take `[a-zA-Z0-9_-]{1,64}`, MCP `[A-Za-z0-9_.-]{1,128}`.
 #[test]
 fn every_name_is_one_that_each_vendor_takes() {

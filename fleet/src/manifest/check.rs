@@ -105,6 +105,7 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
             effect: manifest.effect,
             sensitive: manifest.sensitive.as_ref(),
             has_cache: manifest.cache.is_some(),
+            output: manifest.output,
             output_schema: manifest.output_schema.as_ref(),
         };
         fallback.check(&owner, &mut problems);
@@ -350,6 +351,7 @@ fn answers(manifest: &Manifest, problems: &mut Problems) {
             problems.add("/business_statuses", message.as_str());
         }
     }
+    manifest.output.check(&manifest.executor, problems);
     if let Some(spec) = &manifest.large_result {
         spec.check(manifest.effect, manifest.sensitive.is_some(), problems);
     }

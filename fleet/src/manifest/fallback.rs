@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
+    answer_form::AnswerForm,
     duration,
     policy::{Sensitive, SensitiveMode},
     problem::Problems,
 };
-use crate::{arguments::Schema, call::Effect, ids::ToolName, probe};
+use crate::{arguments::Schema, call::Effect, content, ids::ToolName, probe};
 
 /// What answers where the tool cannot, tried in this order: another tool, an old answer, a constant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -117,6 +118,7 @@ pub(super) struct FallbackOwner<'a> {
     pub(super) effect: Effect,
     pub(super) sensitive: Option<&'a Sensitive>,
     pub(super) has_cache: bool,
+    pub(super) output: AnswerForm,
     pub(super) output_schema: Option<&'a Value>,
 }
 
@@ -159,7 +161,7 @@ impl FallbackSpec {
             stale.check(owner.has_cache, problems);
         }
         if let Some(stub) = stub {
-            check_stub(stub, owner.output_schema, problems);
+            check_stub(stub, owner, problems);
         }
     }
 }
@@ -197,7 +199,7 @@ impl StaleSpec {
     }
 }
 
-fn check_stub(stub: &Value, output_schema: Option<&Value>, problems: &mut Problems) {
+fn check_stub(stub: &Value, owner: &FallbackOwner<'_>, problems: &mut Problems) {
     if stub.to_string().len() > FallbackSpec::STUB_MAX {
         problems.add(
             "/fallback/stub",
@@ -206,13 +208,30 @@ fn check_stub(stub: &Value, output_schema: Option<&Value>, problems: &mut Proble
         return;
     }
     // A schema that does not compile has been named already.
-    let schema = output_schema.and_then(|schema| Schema::compile(schema).ok());
+    let schema = owner.output_schema;
+    let schema = schema.and_then(|schema| Schema::compile(schema).ok());
+    let (described, place) = match owner.output {
+        AnswerForm::Json => (stub, ""),
+        AnswerForm::Content => {
+            if let Some(flaw) = content::flaw(stub) {
+                let (path, why) = (flaw.path, flaw.why);
+                let message = format!(
+                    "the stub is no content: {}; write an answer that the tool could give",
+                    why.english()
+                );
+                problems.add(format!("/fallback/stub{path}"), message);
+                return;
+            }
+            let structured = content::structured(stub).unwrap_or(&Value::Null);
+            (structured, "/structured")
+        }
+    };
     let Some(schema) = schema else { return };
-    let violations = schema.validate(stub);
+    let violations = schema.validate(described);
     if let Some(violation) = violations.items().first() {
         let why = violation.sentence();
         problems.add(
-            format!("/fallback/stub{}", violation.path),
+            format!("/fallback/stub{place}{}", violation.path),
             format!(
                 "the stub does not fit output_schema: {}; write an answer that the tool could give",
                 why.english()

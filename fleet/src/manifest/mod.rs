@@ -1,10 +1,11 @@
 //! A tool manifest: what an operator writes, what is stored as an immutable version.
 //!
-//! `version` is the content of one file; `policy`, `approval`, `retry`, `rate`, `rules`, `breaker`, `cache`, `fallback`, `probe`, `timeout`, `large_result`, `client`, `completion`, `executor`, `sandbox` and `shown` are parts of it. `parse` reads a file in
+//! `version` is the content of one file; `policy`, `approval`, `retry`, `rate`, `rules`, `breaker`, `cache`, `fallback`, `probe`, `timeout`, `large_result`, `client`, `completion`, `executor`, `sandbox`, `answer_form` and `shown` are parts of it. `parse` reads a file in
 //! three steps: `document` (YAML or JSON), the schema of a manifest with its `advice`, and `check` for what its fields say
 //! together. For that, `required` looks at the input schema, and `request` and `sql` at the two executors that are written as
 //! text; `unseen` at what is said of how calls are shown. `lint` warns of what a model may misunderstand.
 
+mod answer_form;
 mod approval;
 mod breaker;
 mod cache;
@@ -43,6 +44,7 @@ pub mod uri_template;
 mod lint;
 
 pub use self::{
+    answer_form::AnswerForm,
     approval::{ApprovalSpec, ApprovedBy, Comparison, Condition, PreviewSpec},
     breaker::{BreakerSpec, Percent, SlowSpec, WhenOpen},
     cache::CacheSpec,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
+    answer_form::AnswerForm,
     approval::{ApprovalSpec, PreviewSpec},
     breaker::{BreakerSpec, WhenOpen},
     cache::CacheSpec,
@@ -45,7 +46,10 @@ pub struct Manifest {
     pub effect: Effect,
     /// JSON Schema 2020-12 of the arguments, an object.
     pub input_schema: Value,
-    /// JSON Schema 2020-12 of the answer. `None`: any answer is accepted.
+    /// What its answers are.
+    #[serde(default, skip_serializing_if = "AnswerForm::is_default")]
+    pub output: AnswerForm,
+    /// JSON Schema 2020-12 of the answer; of one of blocks, of what is `structured` in it. `None`: any answer is accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
     /// How it is run.

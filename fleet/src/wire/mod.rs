@@ -2,6 +2,7 @@
 
 pub mod cancel;
 pub mod code;
+pub mod encoded;
 pub mod envelope;
 pub mod error;
 pub mod event;

@@ -5,6 +5,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::encoded::is_base64;
+
 /// The most bytes of a text or of a value, as JSON.
 pub const TEXT_MAX: usize = 32 * 1024;
 /// The most bytes of an image, in base64.
@@ -135,12 +137,7 @@ impl Image {
             let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
             (1..=32).contains(&kind.len()) && kind.bytes().all(fits)
         });
-        let digits = self.b64.trim_end_matches('=').as_bytes();
-        let fits = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'+' || *byte == b'/';
-        named
-            && self.b64.len().is_multiple_of(4)
-            && self.b64.len() - digits.len() <= 2
-            && digits.iter().all(fits)
+        named && is_base64(&self.b64)
     }
 }
 

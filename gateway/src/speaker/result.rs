@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use fleet::wire::encoded::is_base64;
 use serde::Serialize;
 use serde_json::{Map, Number, Value};
 
@@ -76,7 +77,8 @@ impl<'a> ShownResult<'a> {
     pub(super) fn image(&self) -> Option<&str> {
         let given = self.value.as_str().or_else(|| self.field("b64"));
         let image = given.or_else(|| self.blocks("image").find_map(|block| text(block, "data")));
-        image.filter(|image| is_base64(image))
+        // A text in words has a space, or another length.
+        image.filter(|image| !image.is_empty() && is_base64(image))
     }
 
     /// What was found in files: the objects of `results`, or of the result itself where it is a list.
@@ -164,16 +166,6 @@ impl<'a> FoundText<'a> {
 /// The address of something that was found on the web.
 fn address(found: &Value) -> Option<&str> {
     found.as_str().or_else(|| found.get("url")?.as_str())
-}
-
-/// Whether a text may be base64: a text in words has a space, or another length.
-fn is_base64(text: &str) -> bool {
-    let digits = text.trim_end_matches('=');
-    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
-    !digits.is_empty()
-        && text.len() - digits.len() <= 2
-        && text.len().is_multiple_of(4)
-        && digits.bytes().all(is_digit)
 }
 
 fn text<'a>(object: &'a Value, field: &str) -> Option<&'a str> {

@@ -9,6 +9,7 @@ mod life_of_a_call;
 
 mod bad_input;
 mod breakers;
+mod content;
 mod errors;
 mod languages;
 mod large_result;

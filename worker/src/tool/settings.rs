@@ -5,7 +5,8 @@ use std::time::Duration;
 use fleet::{
     call::Language,
     manifest::{
-        KeyPolicy, LearnedTimeout, Policy, RateLimit, RetryPolicy, SensitiveMode, format_duration,
+        AnswerForm, KeyPolicy, LearnedTimeout, Policy, RateLimit, RetryPolicy, SensitiveMode,
+        format_duration,
     },
 };
 use serde_json::{Map, Value, json};
@@ -148,6 +149,15 @@ impl Settings {
     #[must_use]
     pub fn interceptors(self, names: &[&str]) -> Self {
         self.field("interceptors", names)
+    }
+
+    /// Its result is one of blocks: `{"content": [text, image, audio, resource, resource_link …], "structured"?}`, in the shapes of MCP.
+    ///
+    /// The schema of the result's type is left out; one of what is `structured` can be given as the field `output_schema`.
+    #[must_use]
+    pub fn content(self) -> Self {
+        self.without_output_schema()
+            .field("output", AnswerForm::Content.as_str())
     }
 
     /// Any other field of the manifest, such as `probe`.

@@ -1587,7 +1587,8 @@ fn what_nobody_would_be_shown_is_refused_with_what_to_write() {
         (client(json!({"final": true})), "/final", "leave final out"),
     ] {
         let found = problems(&changes);
-        let is_it = |problem: &ManifestProblem| problem.path == place && problem.message.contains(why);
+        let is_it =
+            |problem: &ManifestProblem| problem.path == place && problem.message.contains(why);
         assert!(found.iter().any(is_it), "{changes}: {found:?}");
     }
     for changes in [
@@ -1595,5 +1596,39 @@ fn what_nobody_would_be_shown_is_refused_with_what_to_write() {
         client(json!({"visibility": "unlisted"})),
     ] {
         assert!(parse(&with(&changes)).is_ok(), "{changes}");
+    }
+}
+
+#[test]
+fn an_answer_of_blocks_is_none_of_a_statement_and_its_stub_is_one_too() {
+    let content = |more: Value| {
+        let mut changes = json!({"output": "content"});
+        for (field, value) in more.as_object().unwrap() {
+            changes[field] = value.clone();
+        }
+        changes
+    };
+    let schema = json!({"type": "object", "required": ["late"]});
+    let stub = |stub: Value| content(json!({"output_schema": schema, "fallback": {"stub": stub}}));
+    let good = json!({"content": [{"type": "text", "text": "none"}], "structured": {"late": 0}});
+    let manifest = parse(&with(&stub(good))).unwrap();
+    assert_eq!(
+        serde_json::to_value(&manifest).unwrap()["output"],
+        "content"
+    );
+    for (changes, place) in [
+        (json!({"output": "blocks"}), "/output"),
+        (sql(&json!({"output": "content"})), "/output"),
+        (stub(json!({"late": 0})), "/fallback/stub"),
+        (stub(json!({"content": [1]})), "/fallback/stub/content/0"),
+        (stub(json!({"content": []})), "/fallback/stub/structured"),
+        (
+            stub(json!({"content": [], "structured": {}})),
+            "/fallback/stub/structured",
+        ),
+    ] {
+        let found = problems(&changes);
+        let is_it = |problem: &ManifestProblem| problem.path.starts_with(place);
+        assert!(found.iter().any(is_it), "{changes}: {found:?}");
     }
 }
