@@ -92,6 +92,16 @@ const BEYOND: &str = "\
             AND NOT pg_catalog.has_function_privilege(n.oid, f.oid, 'EXECUTE') \
     ORDER BY 1, 2 LIMIT 200";
 
+/// What the role `$1` may read and the role of this session may not; a row without a name where it is nothing, and no row where there is
+/// no such role.
+const UNREADABLE: &str = "\
+    SELECT c.relname::text FROM pg_catalog.pg_roles n \
+    LEFT JOIN pg_catalog.pg_class c \
+        ON c.relkind IN ('r', 'p', 'v') AND c.relnamespace = pg_catalog.to_regnamespace('toolfleet') \
+        AND pg_catalog.has_table_privilege(n.oid, c.oid, 'SELECT') \
+        AND NOT pg_catalog.has_table_privilege(c.oid, 'SELECT') \
+    WHERE n.rolname = $1 ORDER BY 1 LIMIT 200";
+
 /// What the role of this connection may do beyond what the duty needs, in at most a few clauses; empty: nothing. One statement,
 /// which takes no lock.
 ///
@@ -116,6 +126,28 @@ async fn beyond_of(
         rows.map_err(|error| StoreError::from_sqlx(DOING, error))
     };
     Ok(told(within(DOING, LOOK_MAX, looking).await?))
+}
+
+/// What of the ledger the role of this connection may not read although the duty needs it; `None`: the duty's role does not exist, so
+/// nobody knows. One statement, which takes no lock.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn unreadable(
+    connection: &mut PgConnection,
+    duty: Duty,
+) -> Result<Option<Vec<String>>, StoreError> {
+    let looking = async {
+        let rows = sqlx::query_scalar(UNREADABLE)
+            .bind(duty.role())
+            .fetch_all(connection)
+            .await;
+        rows.map_err(|error| StoreError::from_sqlx(DOING, error))
+    };
+    let rows: Vec<Option<String>> = within(DOING, LOOK_MAX, looking).await?;
+    let is_known = !rows.is_empty();
+    Ok(is_known.then(|| rows.into_iter().flatten().collect()))
 }
 
 /// A superuser and an owner have everything: one clause says it.

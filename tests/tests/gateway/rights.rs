@@ -3,14 +3,15 @@
 use fleet::{store::rights::Duty, tokens::Scope};
 use fleet_tests::{
     event_source::EventSource,
-    fleet::{Fleet, Spec},
+    fleet::{Fleet, Spec, built},
     invariants,
     shipped::User,
     web::Web,
     witness::Witness,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::{Connection as _, PgConnection};
+use tokio::process::Command;
 
 use crate::{
     streams::following,
@@ -88,8 +89,53 @@ async fn its_user_and_its_role_are_enough_for_everything_and_for_nothing_else() 
         let refused = sqlx::raw_sql(forbidden).execute(&mut connection).await;
         assert!(refused.is_err(), "{forbidden}");
     }
+    doctor_finds_it_well(&fleet).await;
     invariants::hold(&fleet, &witness).await;
     gateway.drain().await;
+}
+
+/// With the role and the user of the gateway; with those of an operator it says what they lack and have beyond it.
+async fn doctor_finds_it_well(fleet: &Fleet) {
+    let looks = async |user: User, duty: Duty| {
+        let mut command = Command::new(built("fleet_tests_toolfleet"));
+        command.args(["doctor", "--gateway", "--json"]).env_clear();
+        command.env("DATABASE_URL", fleet.database.url_of(duty.role()));
+        command.env("NATS_URL", user.url(fleet.nats_port()));
+        command.env("NATS_INBOX", user.inbox());
+        let output = command.output().await.unwrap();
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (output.status.code(), said)
+    };
+    let (code, said) = looks(User::Gateway, Duty::Gateway).await;
+    assert_eq!((code, &said["status"]), (Some(0), &json!("ok")), "{said}");
+    let checks: Vec<&str> = said["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|check| check["check"].as_str().unwrap())
+        .collect();
+    let expected = [
+        "postgres",
+        "schema",
+        "views",
+        "rights",
+        "nats",
+        "nats_rights",
+        "events",
+        "dispatchers",
+    ];
+    assert_eq!(checks, expected, "{said}");
+    let (code, said) = looks(User::Operator, Duty::Operator).await;
+    assert_eq!(code, Some(1), "{said}");
+    let found = |name: &str| {
+        let mut checks = said["checks"].as_array().unwrap().iter();
+        checks.find(|check| check["check"] == name).unwrap().clone()
+    };
+    let views = found("views");
+    assert_eq!(views["status"], "fail", "{said}");
+    assert!(views["found"].as_str().unwrap().contains("token_hashes"));
+    assert_eq!(found("rights")["status"], "warn", "{said}");
+    assert_eq!(found("nats_rights")["status"], "warn", "{said}");
 }
 
 /// Follows a session from now on and from its start, and more of it at once than the server sends without a word from its reader.

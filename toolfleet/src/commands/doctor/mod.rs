@@ -3,12 +3,13 @@
 //!
 //! `check` is a line. `postgres`, `locks`, `nats`, `prefix`, `lost_writes`, `stream`, `fleet`, `tools` and `brakes` read and judge, in this
 //! order.
-//! Each read is bounded in time: a server that hangs is a finding. Judging is separate from reading. `rebuild` and `take`
-//! change something.
+//! Each read is bounded in time: a server that hangs is a finding. Judging is separate from reading. `gateway` looks with the rights of a
+//! gateway. `rebuild` and `take` change something.
 
 mod brakes;
 mod check;
 mod fleet;
+mod gateway;
 mod locks;
 mod lost_writes;
 mod nats;
@@ -39,6 +40,10 @@ use super::{actor::user_at_host, connect, output, words};
                   Exit codes: 0 nothing fails, 1 something does, 64 a server turns us away or is not fit for the fleet, 69 one is not reachable"
 )]
 pub struct Doctor {
+    /// Look as a gateway: give it the `DATABASE_URL`, `NATS_URL` and `NATS_INBOX` of one. What they may do is compared with what a gateway
+    /// needs
+    #[arg(long, conflicts_with_all = ["rebuild_stream", "take_prefix"])]
+    gateway: bool,
     /// Delete the stream of pointers, make it and its consumers anew, and publish every call that may run from Postgres.
     /// Costs time, never a call; safe while the fleet runs, and to repeat
     #[arg(long)]
@@ -81,7 +86,11 @@ impl Doctor {
         let servers = self
             .servers
             .unwrap_or_else(|| Servers::of_variables(&self.store.database_url, &self.bus.nats_url));
-        let checks = examine(&self.store, &self.bus, &servers).await?;
+        let checks = if self.gateway {
+            gateway::examine(&self.store, &self.bus, &servers).await?
+        } else {
+            examine(&self.store, &self.bus, &servers).await?
+        };
         if self.json {
             let worst = checks.iter().map(|check| check.status).max();
             let worst = worst.unwrap_or(Status::Ok);
