@@ -6,6 +6,7 @@ mod approvals;
 mod bench;
 mod calls;
 mod cancel;
+mod checks;
 mod client_tools;
 mod control;
 mod decisions;
