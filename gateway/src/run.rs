@@ -25,6 +25,7 @@ use crate::{
     error::RunError,
     events::{keeper::Keeper, places::StreamPlaces, sessions::Sessions},
     state::Gateway,
+    turns::waited::AnswersWaited,
     views::STATEMENT_MAX,
 };
 
@@ -111,6 +112,7 @@ impl Started {
             views,
             expected: Expected::new(config.listen, &config.allowed_hosts, &config.cors_origins),
             authority,
+            answers_waited: AnswersWaited::default(),
             stopping,
             tasks,
         });

@@ -8,6 +8,7 @@ use crate::{
     auth::Authority,
     edge::hosts::Expected,
     events::{places::StreamPlaces, sessions::Sessions},
+    turns::waited::AnswersWaited,
 };
 
 /// What endpoints work on.
@@ -25,6 +26,8 @@ pub(crate) struct Gateway {
     pub(crate) sessions: Sessions,
     /// The streams that are open.
     pub(crate) streams: StreamPlaces,
+    /// The turns whose final call is waited for.
+    pub(crate) answers_waited: AnswersWaited,
     /// Cancelled when waiting requests are to be answered with where their calls stand.
     pub(crate) stopping: CancellationToken,
     /// What outlives its request: calls that are cancelled when their caller goes away, and what

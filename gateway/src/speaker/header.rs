@@ -230,6 +230,18 @@ impl TurnHeader {
         Ok(())
     }
 
+    /// The final call and the others, where these are taken back when that one has its answer.
+    pub(crate) fn taken_back_for_an_answer(&self) -> Option<(CallId, Vec<CallId>)> {
+        match self.on_final {
+            OnFinal::Await => None,
+            OnFinal::Cancel => {
+                let answering = self.calls[self.winner()?].id()?;
+                let calls = self.calls.iter().filter_map(TurnCall::id);
+                Some((answering, calls.filter(|call| *call != answering).collect()))
+            }
+        }
+    }
+
     /// The call whose answer is the assistant's, by its index.
     pub(super) fn winner(&self) -> Option<usize> {
         self.calls.iter().position(|call| {

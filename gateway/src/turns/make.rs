@@ -1,5 +1,7 @@
 //! Makes the calls of a turn, or finds them, and says in the stream of events which they are.
 
+use std::sync::Arc;
+
 use axum::http::HeaderMap;
 use fleet::{
     ids::Label,
@@ -10,6 +12,7 @@ use fleet_history::calls::now;
 use time::OffsetDateTime;
 
 use super::{
+    answered::watch,
     asked_for::TurnAsked,
     header::{header_of, is_same},
     items::TurnItem,
@@ -44,7 +47,7 @@ pub(crate) enum Made {
 ///
 /// It may not be made, is another one than before, or nobody answers.
 pub(crate) async fn make(
-    gateway: &Gateway,
+    gateway: &Arc<Gateway>,
     headers: &HeaderMap,
     principal: &Principal,
     (tenant, name): (&Label, &TurnName),
@@ -97,6 +100,10 @@ pub(crate) async fn make(
         if !is_first {
             tracing::debug!("another gateway has said first which calls a turn has");
         }
+        watch(gateway, tenant, &header);
+    } else if let Some(known) = &known {
+        // The gateway that has made it may be gone.
+        watch(gateway, tenant, &known.header);
     }
     Ok(Made::Items(items))
 }

@@ -8,10 +8,10 @@ use fleet::{
     ids::{CallId, Label},
     wire::event::{Event, Happening},
 };
-use fleet_client::{Question, calls::Cancelling};
 use time::OffsetDateTime;
 
 use super::{
+    answered::take_back,
     header::TURN,
     rows::{row, row_if_over},
 };
@@ -23,16 +23,12 @@ use crate::{
         raw,
         told::{EventGap, SessionEvent, Told},
     },
-    refusal::Repeatable,
     speaker::{
         FinalRow, News, Resume, SpeakerInput, Speech, SpokenId, SpokenPlace, StreamEpoch,
         TurnHeader,
     },
     state::Gateway,
 };
-
-/// The reason of a cancellation in the history.
-const ANSWERED: &str = "another call of its turn has the answer";
 
 /// What a follower of a turn wants.
 #[derive(Debug, Clone)]
@@ -165,7 +161,7 @@ impl TurnTold {
             event.place = SpokenPlace { seq, k };
             self.last = Some(event.place);
         }
-        self.cancel(&spoken.cancel);
+        take_back(&self.gateway, &self.wanted.tenant, &spoken.cancel);
         let epoch = name_of(epoch);
         for event in &spoken.events {
             if (self.wanted.extensions || !event.is_extension) && self.resume.needs(event) {
@@ -245,26 +241,6 @@ impl TurnTold {
             },
         };
         self.speak(place.epoch, input, to);
-    }
-
-    /// Takes back what is of no use any more, as the turn wants it. Nothing waits for it: every follower's gateway does it.
-    fn cancel(&self, calls: &[CallId]) {
-        for call in calls {
-            let cancelling = Cancelling {
-                call_id: *call,
-                reason: Some(ANSWERED),
-                actor: None,
-            };
-            let body = serde_json::to_vec(&cancelling).expect("a question has only string keys");
-            let dispatchers = self.gateway.dispatchers.clone();
-            let subject = dispatchers.subjects().cancel(&self.wanted.tenant);
-            self.gateway.tasks.spawn(async move {
-                let question = Question::new(subject, body);
-                if dispatchers.ask(question, Repeatable::Always).await.is_err() {
-                    tracing::debug!("a call of a turn could not be cancelled");
-                }
-            });
-        }
     }
 }
 

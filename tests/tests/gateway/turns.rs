@@ -155,7 +155,10 @@ async fn calls_are_shown_as_the_manifests_of_their_tools_say() {
     let body = |what: &str, body: Value| witness.always(what, Reply::Body(body.to_string()));
     body("cat", json!({"mime": "image/png", "b64": "Y2F0"}));
     body("dog", json!({"url": "https://dogs.example/1.png"}));
-    body("rain", json!({"results": [{"url": "https://rain.example"}]}));
+    body(
+        "rain",
+        json!({"results": [{"url": "https://rain.example"}]}),
+    );
     body("end", json!("Take the train."));
     let of = |tool: &str, what: &str| json!({"tool": tool, "args": {"what": what}});
     let calls = [
@@ -195,6 +198,37 @@ async fn calls_are_shown_as_the_manifests_of_their_tools_say() {
     let shown = item(5)["output"].as_str().unwrap();
     assert!(shown.contains("dogs.example"), "{shown}");
     assert_eq!(witness.asked("h"), 1);
+    invariants::hold(&fleet, &witness).await;
+    gateway.drain().await;
+}
+
+#[tokio::test]
+async fn the_final_answer_takes_the_other_calls_back_though_nobody_follows_the_turn() {
+    let witness = Witness::start().await;
+    let answering = witness.tool("answer", "read") + "final: true\n";
+    let fleet = Fleet::start(Spec::with([answering, witness.tool("look", "read")])).await;
+    let (mut gateway, web) = fleet.gateway(&[]).await;
+    for slow in ["first", "second"] {
+        witness.always(slow, Reply::DoneWhenReleased);
+    }
+    let asked = |slow: &str, end: &str| {
+        let answer = json!({"tool": "answer", "args": {"what": end}});
+        json!({"on_final": "cancel", "calls": [look(slow), answer]})
+    };
+    let made = turn(web, "k", &asked("first", "end")).await.json();
+    let slow = made["items"][0]["call_id"].as_str().unwrap();
+    let ended = web.get(&format!("/v1/calls/{slow}?wait_ms=20000"));
+    let ended = ended.send().await;
+    assert_eq!(ended.json()["state"], "cancelled", "{}", ended.text());
+    // One that has no answer takes nothing back.
+    witness.always("no", Reply::No("it is closed"));
+    let made = turn(web, "other", &asked("second", "no")).await.json();
+    let [slow, end] = [0, 1].map(|place: usize| made["items"][place]["call_id"].as_str().unwrap());
+    let failed = web.get(&format!("/v1/calls/{end}?wait_ms=20000"));
+    assert_eq!(failed.send().await.json()["state"], "failed");
+    witness.release("second");
+    let ended = web.get(&format!("/v1/calls/{slow}?wait_ms=20000"));
+    assert_eq!(ended.send().await.json()["state"], "succeeded");
     invariants::hold(&fleet, &witness).await;
     gateway.drain().await;
 }
