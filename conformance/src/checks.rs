@@ -14,7 +14,9 @@ use serde_json::{Value, value::RawValue};
 use time::OffsetDateTime;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
-use worker::executors::{AttemptContext, LINGER_MAX, Progress, Promise, Returned, Stop};
+use worker::executors::{
+    AttemptContext, AttemptFiles, LINGER_MAX, Progress, Promise, Returned, Stop,
+};
 
 use crate::{
     behaviour::Behaviour,
@@ -108,6 +110,7 @@ impl Attempt {
             progress: Progress::default(),
             completion_token: None,
             asked: None,
+            files: AttemptFiles::default(),
             promise: Promise::default(),
         };
         Self { context, drain }

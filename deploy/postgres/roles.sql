@@ -123,6 +123,12 @@ BEGIN
         ('call_marks',       NULL, 'SELECT', 'o'),
         -- Decisions about calls that wait for a yes: one function makes them.
         ('call_decisions',   NULL, 'SELECT', 'o'),
+        -- Files: functions write and delete them. Who accepts a call says which ones it names, and locks them for that. A worker reads
+        -- those of its attempts through two functions.
+        ('kept_files',       NULL, 'SELECT', 'd'),
+        ('kept_files',       'expires_at', 'UPDATE', 'd'),
+        ('file_chunks',      NULL, 'SELECT', 'd'),
+        ('call_files',       NULL, 'SELECT, INSERT', 'd'),
         ('bulk_retries',     NULL, 'SELECT, INSERT', 'o'),
         ('retry_reservations', NULL, 'SELECT', 'o'),
         -- The documented views.
@@ -143,6 +149,7 @@ BEGIN
         ('marks',            NULL, 'SELECT', 'org'),
         ('abandoned',        NULL, 'SELECT', 'org'),
         ('retries_under_way', NULL, 'SELECT', 'org'),
+        ('files',            NULL, 'SELECT', 'org'),
         ('workers',          NULL, 'SELECT', 'org'),
         -- Calls that wait, and the secret of the tokens with which they are answered: whoever reads it can answer any of them.
         ('waiting',          NULL, 'SELECT', 'org'),
@@ -201,6 +208,14 @@ BEGIN
         ('revoke_token',      'o'),
         ('note_for',          'd'),
         ('plain_number',      'o'),
+        ('begin_file',        'd'),
+        ('write_chunk',       'd'),
+        ('finish_file',       'd'),
+        ('delete_file',       'd'),
+        ('drop_files',        'd'),
+        ('is_named',          'dorg'),
+        ('attempt_files',     'w'),
+        ('read_attempt_file', 'w'),
         -- Housekeeping.
         ('ensure_partitions', 'd'),
         ('drop_history',      'd'),

@@ -21,6 +21,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) body: Bytes,
+    /// Of bytes that are no JSON: what they are.
+    pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) refused: Option<(Code, String)>,
     pub(crate) call: Option<CallId>,
 }
@@ -32,6 +34,7 @@ impl Answer {
             .into();
         Self {
             body,
+            headers: Vec::new(),
             refused: None,
             call: Some(accepted.call_id),
         }
@@ -48,6 +51,7 @@ impl Answer {
         };
         Self {
             body: body.into(),
+            headers: Vec::new(),
             refused: None,
             call,
         }
@@ -61,6 +65,7 @@ impl Answer {
             Some(decoded) => Self::result(decoded, bytes_max, language),
             None => Self {
                 body: envelope.into_bytes(),
+                headers: Vec::new(),
                 refused: None,
                 call: Some(call),
             },
@@ -74,7 +79,18 @@ impl Answer {
         let refused = Some((refusal.code, refusal.error(Language::En).message));
         Self {
             body: refusal.envelope(request.name, language).to_bytes().into(),
+            headers: Vec::new(),
             refused,
+            call: None,
+        }
+    }
+
+    /// Bytes that are no JSON, and what they are: visible ASCII.
+    pub(crate) fn bytes(body: Bytes, headers: Vec<(&'static str, String)>) -> Self {
+        Self {
+            body,
+            headers,
+            refused: None,
             call: None,
         }
     }
@@ -82,6 +98,7 @@ impl Answer {
     pub(crate) fn json(text: String) -> Self {
         Self {
             body: text.into(),
+            headers: Vec::new(),
             refused: None,
             call: None,
         }

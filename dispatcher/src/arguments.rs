@@ -49,7 +49,7 @@ pub(crate) async fn aside<T: Send + 'static>(
 pub(crate) struct Arguments {
     /// In canonical form.
     pub(crate) text: String,
-    /// Its hash.
+    /// Its hash, with the files of the call once they are checked.
     pub(crate) hash: [u8; 32],
     /// What was changed in the arguments as sent.
     pub(crate) coercions: Vec<Coercion>,

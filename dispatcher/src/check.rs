@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fleet::{
     arguments::{Limits, parse},
-    canonical,
+    canonical, files,
     ids::{Label, ToolName},
     manifest::KeyPolicy,
     references,
@@ -19,6 +19,7 @@ use time::OffsetDateTime;
 
 use crate::{
     arguments::{self, Arguments, Fitting, SHORT, aside},
+    files::named,
     key,
     refusal::Refusal,
 };
@@ -30,7 +31,7 @@ pub(crate) struct Submission {
     pub(crate) headers: RequestHeaders,
     /// The arguments as they were sent, JSON text.
     pub(crate) sent: String,
-    /// Its hash.
+    /// Its hash, with the files.
     pub(crate) original_hash: [u8; 32],
     /// The parsed arguments, until a check turns them into [`Arguments`].
     args: Value,
@@ -82,27 +83,28 @@ impl Submission {
             }
         })?;
         Ok(Self {
+            original_hash: files::hash(Sha256::digest(body).into(), &headers.files),
             tenant,
             tool,
             headers,
             sent: String::from_utf8_lossy(body).into_owned(),
-            original_hash: Sha256::digest(body).into(),
             args,
         })
     }
 
-    /// The hash of the arguments as this version of the tool gets them; without a version, of the arguments as sent.
+    /// The hash of the arguments as this version of the tool gets them; without a version, of the arguments as sent. With the files.
     ///
     /// `None` where they do not fit.
     pub(crate) async fn hash_for(&self, tool: Option<&Arc<Tool>>) -> Option<[u8; 32]> {
         let args = parse(self.sent.as_bytes(), &Limits::DEFAULT).ok()?;
-        match tool {
-            Some(tool) => arguments::hash_for(tool, &self.sent, args).await,
-            None => Some(canonical::hash(&args)),
-        }
+        let hash = match tool {
+            Some(tool) => arguments::hash_for(tool, &self.sent, args).await?,
+            None => canonical::hash(&args),
+        };
+        Some(files::hash(hash, &self.headers.files))
     }
 
-    /// The arguments as this tool gets them.
+    /// The arguments as this tool gets them, and whether it takes the files.
     async fn fit(
         &self,
         args: Value,
@@ -115,7 +117,13 @@ impl Submission {
             tool,
             level: tool.manifest.coercion_level(),
         };
-        fitting.fit(&self.sent, args).await
+        let mut arguments = fitting.fit(&self.sent, args).await?;
+        let files = &self.headers.files;
+        if !files.is_empty() {
+            Box::pin(named::check(pool, &self.tenant, &tool.manifest, files)).await?;
+            arguments.hash = files::hash(arguments.hash, files);
+        }
+        Ok(arguments)
     }
 }
 
@@ -131,8 +139,11 @@ pub(crate) async fn check(
     };
     let key = match &submission.headers.key {
         Some(key) => Some(key::hash_of_callers(&submission.tenant, key)),
-        // What the arguments refer to may be gone, and their call is there all the same.
-        None if refusal.code == Code::ToolRetired || references::may_be_in(&submission.sent) => {
+        // What the arguments refer to may be gone, or a file, and their call is there all the same.
+        None if refusal.code == Code::ToolRetired
+            || references::may_be_in(&submission.sent)
+            || !submission.headers.files.is_empty() =>
+        {
             Box::pin(key_from_arguments(registry, submission)).await
         }
         None => None,

@@ -29,6 +29,7 @@ use crate::{
     answer::{Answer, bytes_max},
     check::{Checked, Submission},
     door::Door,
+    files::named,
     hand_over::{self, millis},
     key,
     meter::Permit,
@@ -109,7 +110,9 @@ pub(crate) async fn commit(
                         let submission = pending.into_submission();
                         return Box::pin(replay::replay(door, &submission, &found)).await;
                     }
-                    Holder::Free => {}
+                    Holder::Free => {
+                        Box::pin(named::still_there(&door.pool, &pending.call)).await?;
+                    }
                 }
             }
             Told::Again => {}
@@ -226,6 +229,7 @@ pub(crate) fn new_call(
             .as_ref()
             .and_then(|sensitive| sensitive.kept(&arguments.text)),
         args_hash: arguments.hash,
+        files: headers.files.clone(),
         original_args: (!arguments.coercions.is_empty()).then(|| submission.sent.clone()),
         coercions: arguments.coercions.clone(),
         // A tool without a cache keeps nothing.

@@ -3,6 +3,7 @@
 use clap::Args;
 use fleet::{
     config::{BusArgs, ConfigError, HttpArgs, ParentArgs, StoreArgs},
+    store::files::FileQuota,
     telemetry::TelemetryOptions,
 };
 
@@ -68,6 +69,14 @@ pub struct Config {
         hide_default_value = true
     )]
     pub tenant_quotas: TenantQuotas,
+    /// Files that a tenant may keep at a time, over the whole fleet, those that are being handed in included; more are refused as
+    /// `quota_exceeded`. Set the same for every dispatcher. 0: no limit.
+    #[arg(long, env = "DISPATCHER_TENANT_FILES", default_value_t = 10_000)]
+    pub tenant_files: u64,
+    /// Bytes that these files may have together; one that is being handed in counts with the bytes that were announced. They are kept in
+    /// Postgres. Set the same for every dispatcher. 0: no limit.
+    #[arg(long, env = "DISPATCHER_TENANT_FILE_BYTES", default_value_t = 1024 * 1024 * 1024)]
+    pub tenant_file_bytes: u64,
     /// Beginnings of the subjects on which callers are answered, each with a dot at its end; `{tenant}` is the tenant that the
     /// request names: `_INBOX.{tenant}.,_INBOX_operator.`. A request that names another reply subject is dropped.
     #[arg(long, env = "DISPATCHER_REPLIES", default_value = "_INBOX.")]
@@ -86,6 +95,14 @@ impl Config {
         Limits {
             default: self.tenant_quota,
             of: self.tenant_quotas.clone(),
+        }
+    }
+
+    /// How many files each tenant may keep.
+    pub(crate) const fn file_quota(&self) -> FileQuota {
+        FileQuota {
+            files: self.tenant_files,
+            bytes: self.tenant_file_bytes,
         }
     }
 

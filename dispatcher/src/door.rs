@@ -6,6 +6,7 @@ use fleet::{
     registry::Registry,
     store::{
         PgPool,
+        files::FileQuota,
         ledger::{Accepting, Completing},
     },
     wire::token::Tokens,
@@ -28,6 +29,7 @@ pub(crate) struct Door {
     pub(crate) completing: Completing,
     pub(crate) tokens: Tokens,
     pub(crate) quota: Quota,
+    pub(crate) file_quota: FileQuota,
     pub(crate) publisher: Publisher,
     pub(crate) events: Events,
     pub(crate) waiters: Waiters,

@@ -5,8 +5,8 @@ use std::pin::Pin;
 use fleet::wire::subjects::Subjects;
 
 use crate::{
-    accept, answer::Answer, approve, batch, cancel, control, door::Door, examine, get, listing,
-    output, preview, rates::Sender, refusal::Refusal, request::Request, settle,
+    accept, answer::Answer, approve, batch, cancel, control, door::Door, examine, files, get,
+    listing, output, preview, rates::Sender, refusal::Refusal, request::Request, settle,
     slots::RequestPermit,
 };
 
@@ -37,7 +37,7 @@ enum Handler {
 type Answering<'a> = Pin<Box<dyn Future<Output = Result<Answer, Refusal>> + Send + 'a>>;
 
 /// All of them.
-pub(crate) static ENDPOINTS: [Endpoint; 13] = [
+pub(crate) static ENDPOINTS: [Endpoint; 14] = [
     Endpoint {
         name: "call",
         subject: Subjects::call_endpoint,
@@ -68,6 +68,13 @@ pub(crate) static ENDPOINTS: [Endpoint; 13] = [
         more_at_once: 0,
         of_operators: true,
         handler: Handler::One(|door, request| Box::pin(examine::examine(door, request))),
+    },
+    Endpoint {
+        name: "file",
+        subject: Subjects::file_endpoint,
+        more_at_once: 0,
+        of_operators: true,
+        handler: Handler::One(|door, request| Box::pin(files::file(door, request))),
     },
     Endpoint {
         name: "tools",
@@ -185,6 +192,7 @@ mod tests {
             [
                 "get",
                 "check",
+                "file",
                 "cancel",
                 "output",
                 "admin-approve",

@@ -64,6 +64,8 @@ mod batch;
 
 mod examine;
 
+mod files;
+
 mod form;
 mod get;
 mod listing;

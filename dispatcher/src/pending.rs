@@ -172,6 +172,7 @@ pub(crate) mod tests {
             args: "{}".to_owned(),
             kept_args: None,
             args_hash: [3; 32],
+            files: Vec::new(),
             original_args: None,
             no_store: false,
             rate_key: None,

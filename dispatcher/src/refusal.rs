@@ -26,6 +26,8 @@ enum Why {
     Refused(Message),
     /// What the caller's program handed in for a call: that waits on.
     WaitsOn(Message),
+    /// A request about a file: it stays as it is.
+    OfFile(Message),
     /// A request about a call that comes too early by so many milliseconds.
     TooEarly(Message, u64),
     /// A decision about a call that waits, while something lasts for so many milliseconds: the call waits on.
@@ -44,6 +46,11 @@ impl Refusal {
     /// What the caller's program handed in does not do, and its call waits on.
     pub(crate) fn of_output(code: Code, what: Message) -> Self {
         Self::because(code, Why::WaitsOn(what))
+    }
+
+    /// A request about a file, or a call because of a file that it names.
+    pub(crate) fn of_file(code: Code, what: Message) -> Self {
+        Self::because(code, Why::OfFile(what))
     }
 
     pub(crate) fn too_early(code: Code, what: Message, retry_after_ms: u64) -> Self {
@@ -108,6 +115,7 @@ impl Refusal {
         let error = match &self.why {
             Why::Refused(what) => ErrorBody::refused(code, what, language),
             Why::WaitsOn(what) => ErrorBody::waits_on(code, what, language),
+            Why::OfFile(what) => ErrorBody::of_file(code, what, language),
             Why::TooEarly(what, wait_ms) => ErrorBody::too_early(code, what, *wait_ms, language),
             Why::NotYet(what, wait_ms) => ErrorBody::not_yet(code, what, *wait_ms, language),
             Why::Unconfirmed { has_key } => ErrorBody::unconfirmed(*has_key, language),
@@ -137,9 +145,11 @@ impl Refusal {
             effect: match &self.why {
                 // The call may be in the ledger.
                 Why::Unconfirmed { .. } | Why::Unreadable => EffectKnown::Unknown,
-                Why::Refused(_) | Why::WaitsOn(_) | Why::TooEarly(..) | Why::NotYet(..) => {
-                    EffectKnown::None
-                }
+                Why::Refused(_)
+                | Why::WaitsOn(_)
+                | Why::OfFile(_)
+                | Why::TooEarly(..)
+                | Why::NotYet(..) => EffectKnown::None,
             },
             ..Envelope::refused(tool, error)
         }

@@ -18,8 +18,11 @@ const SEND_MAX: Duration = Duration::from_secs(5);
 
 /// Sends an answer to its caller. Gives up after five seconds: a caller without an answer asks again.
 pub(crate) async fn respond(bus: &Bus, request: &mut Message, answer: Answer) {
-    // Only a refusal has headers; empty headers are not sent.
+    // Most answers have none; empty headers are not sent.
     let mut headers = HeaderMap::new();
+    for (name, value) in answer.headers {
+        headers.insert(name, value.as_str());
+    }
     let mut counted = None;
     if let Some((code, message)) = &answer.refused {
         let message: String = message

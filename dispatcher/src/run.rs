@@ -131,6 +131,7 @@ impl Started {
             completing: Completing::start(&postgres, &mut started.lanes),
             tokens,
             quota: Quota::new(config.limits(), pool.clone()),
+            file_quota: config.file_quota(),
             events: Events::start(&bus, &registry, &mut started.lanes),
             waiters: Waiters::new(expiry.clone()),
             meter,

@@ -12,6 +12,7 @@
 //! waiting     the requests that wait for an answer
 //! client      sends a question
 //! calls       submit, get, wait, cancel, output, settle, tools: an endpoint each
+//! files       files beside calls: begun, sent in chunks, read
 //! batch       many calls in one request
 //! rounds      a batch sent until each of its calls has an answer
 //! follow      the events of a session
@@ -31,6 +32,8 @@ mod waiting;
 pub mod client;
 
 pub mod calls;
+
+pub mod files;
 
 pub mod batch;
 

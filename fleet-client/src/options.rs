@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_nats::{HeaderMap, HeaderValue};
 use fleet::{
     call::{Language, Priority},
-    ids::{IdempotencyKey, Label},
+    ids::{FileId, IdempotencyKey, Label},
     wire::headers::{Prefer, RequestHeaders},
 };
 use serde_json::value::RawValue;
@@ -36,6 +36,8 @@ pub struct Options {
     pub meta: Option<Box<RawValue>>,
     /// Whether its tool is asked, whatever answer of an equal call is kept, and its own answer is kept for none.
     pub no_store: bool,
+    /// The files beside its arguments, at most 16, in this order.
+    pub files: Vec<FileId>,
 }
 
 impl Options {
@@ -78,6 +80,7 @@ impl Options {
                 "Toolfleet-Meta",
                 self.meta.as_ref().map(|meta| on_one_line(meta.get())),
             ),
+            ("Toolfleet-Files", list(&self.files)),
         ];
         let mut headers = HeaderMap::new();
         for (name, value) in lines {
@@ -99,6 +102,11 @@ impl Options {
     }
 }
 
+fn list(files: &[FileId]) -> Option<String> {
+    let ids: Vec<String> = files.iter().map(FileId::to_string).collect();
+    (!ids.is_empty()).then(|| ids.join(","))
+}
+
 /// JSON has line ends only between its tokens: in a string they are escaped.
 fn on_one_line(json: &str) -> String {
     json.replace(['\n', '\r'], " ")
@@ -107,6 +115,11 @@ fn on_one_line(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn file(last: u8) -> FileId {
+        let id = format!("01890a5d-ac96-774b-bcce-b302099a805{last}");
+        id.parse().unwrap()
+    }
 
     fn all() -> Options {
         Options {
@@ -120,6 +133,7 @@ mod tests {
             priority: Some(Priority::Low),
             meta: Some(RawValue::from_string("{\r\n \"a\": \"b\\n\"}".to_owned()).unwrap()),
             no_store: true,
+            files: vec![file(1), file(2)],
         }
     }
 
@@ -159,6 +173,7 @@ mod tests {
             ),
             (said.tool_version, said.language, said.priority, true)
         );
+        assert_eq!(read.files, said.files);
         let meta: serde_json::Value = serde_json::from_str(read.meta.unwrap().get()).unwrap();
         assert_eq!(meta, serde_json::json!({"a": "b\n"}));
     }

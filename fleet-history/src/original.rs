@@ -31,6 +31,8 @@ pub struct Original {
     pub language: String,
     /// Its meta, a JSON object.
     pub meta: Option<String>,
+    /// The files that it named, in its order.
+    pub files: Option<Vec<Uuid>>,
     /// Whether its tool has sensitive fields, which the views do not show.
     pub sensitive: bool,
     /// Whether an attempt of it said late that it did it, where its tool writes.
@@ -54,7 +56,7 @@ pub async fn original(pool: &PgPool, call: CallId) -> Result<Option<Original>, S
 pub async fn originals(pool: &PgPool, calls: &[CallId]) -> Result<Vec<Original>, StoreError> {
     let ids: Vec<Uuid> = calls.iter().map(|call| call.0).collect();
     sqlx::query_as(
-        "SELECT call_id, state, effect_known, effect, tenant, tool, args::text AS args, session, run, priority, language, meta::text AS meta, \
+        "SELECT call_id, state, effect_known, effect, tenant, tool, args::text AS args, session, run, priority, language, meta::text AS meta, files, \
                 sensitive, effect <> 'read' AND EXISTS (
                     SELECT FROM toolfleet.attempts a WHERE a.call_id = c.call_id AND a.late AND a.outcome = 'applied') AS happened_late
          FROM toolfleet.calls c WHERE call_id = ANY($1)",

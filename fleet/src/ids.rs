@@ -43,6 +43,18 @@ uuid_id! {
     LedgerId
 }
 
+uuid_id! {
+    /// One file that a caller handed in. A `UUIDv7`, made by the dispatcher.
+    FileId
+}
+
+impl FileId {
+    /// A new id, ordered by time of creation.
+    pub fn generate() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
 impl CallId {
     /// A new id, ordered by time of creation.
     pub fn generate() -> Self {
@@ -80,18 +92,32 @@ impl DispatcherId {
     }
 }
 
+/// The hyphenated form of a `UUIDv7` and nothing else.
+fn version_seven(text: &str, what: &'static str) -> Result<Uuid, InvalidName> {
+    let id = Uuid::try_parse(text)
+        .ok()
+        .filter(|id| text.len() == 36 && id.get_version_num() == 7);
+    id.ok_or(InvalidName {
+        what,
+        rule: Message::fixed("a UUIDv7 in hyphenated form", "是带连字符的 UUIDv7"),
+    })
+}
+
 impl FromStr for CallId {
     type Err = InvalidName;
 
     /// Accepts the hyphenated form of a `UUIDv7` and nothing else.
     fn from_str(text: &str) -> Result<Self, InvalidName> {
-        let id = Uuid::try_parse(text)
-            .ok()
-            .filter(|id| text.len() == 36 && id.get_version_num() == 7);
-        id.map(Self).ok_or(InvalidName {
-            what: "call id",
-            rule: Message::fixed("a UUIDv7 in hyphenated form", "是带连字符的 UUIDv7"),
-        })
+        version_seven(text, "call id").map(Self)
+    }
+}
+
+impl FromStr for FileId {
+    type Err = InvalidName;
+
+    /// Accepts the hyphenated form of a `UUIDv7` and nothing else.
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
+        version_seven(text, "file id").map(Self)
     }
 }
 

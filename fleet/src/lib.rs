@@ -51,6 +51,7 @@ pub mod egress;
 mod alike;
 pub mod arguments;
 pub mod content;
+pub mod files;
 pub mod manifest;
 pub mod references;
 pub use ::arguments::{canonical, said};

@@ -244,6 +244,7 @@ fn new_call() -> NewCall {
         args: format!("{{\"note\":\"{}\"}}", "x".repeat(200)),
         kept_args: None,
         original_args: None,
+        files: Vec::new(),
         no_store: false,
         coercions: Vec::new(),
         args_hash: [1; 32],

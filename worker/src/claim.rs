@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use crate::{
     dispose::Skip,
+    files::AttemptFiles,
     gate,
     stage::{Attempt, Gated, Running, millis},
     worker::WorkerProcess,
@@ -112,6 +113,7 @@ pub(crate) async fn claim(worker: &WorkerProcess, mut gated: Gated) -> Result<Ru
             claim_sent,
             timeout,
             args,
+            files: AttemptFiles::default(),
             completion_token,
             entry,
         },

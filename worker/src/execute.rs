@@ -13,6 +13,7 @@ use fleet::{
     store::claim::Claimed,
     taken_back::TakenBack,
     telemetry::{
+        report,
         spans::{self, Step},
         trace,
     },
@@ -29,6 +30,7 @@ use crate::{
     executors::{
         AttemptContext, LINGER_MAX, Prepared, Progress, Promise, Returned, StopReason, redact,
     },
+    files::AttemptFiles,
     gate,
     intercept::{Around, Observe, OutputSchema, Own, Repetition},
     news::{News, Teller},
@@ -44,19 +46,27 @@ pub(crate) const BACKSTOP: Duration = Duration::from_secs(2);
 
 /// Runs the tool once, or finds a reason not to.
 pub(crate) async fn execute(worker: &WorkerProcess, running: Running) -> Executed {
-    let Running { gated, attempt } = running;
+    let Running { gated, mut attempt } = running;
     let (started, mut round) = (Instant::now(), gated.round);
     if let Some(round) = &mut round {
         round.began(attempt.claimed.attempt);
     }
     let asked = round.as_deref();
-    let execution = match gated.shut {
+    let execution = match (
+        files(worker, &mut attempt, gated.args_hash).await,
+        gated.shut,
+    ) {
+        (Err(taken_back), _) => taken_back,
         // Nothing is sent to its target; what stands in for it is asked next.
-        Some(failure) => Execution::Ran(Outcome::NotStarted(*failure)),
-        None => match ready(worker, &attempt, gated.args_hash, gated.rendered, asked).await {
-            Ok(rendered) => start(worker, &attempt, rendered, round.as_deref_mut(), started).await,
-            Err(taken_back) => taken_back,
-        },
+        (Ok(()), Some(failure)) => Execution::Ran(Outcome::NotStarted(*failure)),
+        (Ok(()), None) => {
+            match ready(worker, &attempt, gated.args_hash, gated.rendered, asked).await {
+                Ok(rendered) => {
+                    start(worker, &attempt, rendered, round.as_deref_mut(), started).await
+                }
+                Err(taken_back) => taken_back,
+            }
+        }
     };
     timeouts::count(worker, &attempt, &execution, started.elapsed());
     if let Some(permit) = gated.breaker {
@@ -215,6 +225,36 @@ fn silent(code: Code, what: Message) -> Execution {
     Execution::Abandoned(Outcome::Unknown(ToolFailure::new(code, what)))
 }
 
+/// Looks which files its call names, where it may name some: the hash of its arguments has them in it, and only a tool that takes files
+/// may get some. No other call costs a statement.
+async fn files(
+    worker: &WorkerProcess,
+    attempt: &mut Attempt,
+    args_hash: [u8; 32],
+) -> Result<(), Execution> {
+    let is_named = attempt.tool.manifest.files.is_some() && attempt.claimed.args_hash != args_hash;
+    if !is_named {
+        return Ok(());
+    }
+    let (call, id) = (attempt.claimed.call_id, attempt.id);
+    match Box::pin(AttemptFiles::of(&worker.pool, call, id)).await {
+        Ok(found) => {
+            attempt.files = found;
+            Ok(())
+        }
+        Err(error) => {
+            tracing::debug!(error = report(&error), "the files of a call were not read");
+            Err(taken_back(
+                TakenBack::ArgumentsUnread,
+                Message::fixed(
+                    "it could not be read which files the call names",
+                    "无法读取这次调用所用的文件",
+                ),
+            ))
+        }
+    }
+}
+
 /// The request to send. Where the pointer and the row differ, the row is right.
 async fn ready(
     worker: &WorkerProcess,
@@ -223,8 +263,13 @@ async fn ready(
     rendered: Rendered,
     asked: Option<&Round>,
 ) -> Result<Rendered, Execution> {
-    let Attempt { tool, claimed, .. } = attempt;
-    let manifest = &tool.manifest;
+    let Attempt {
+        tool,
+        claimed,
+        files,
+        ..
+    } = attempt;
+    let (manifest, args_hash) = (&tool.manifest, files.hash(args_hash));
     if claimed.tool != manifest.name.as_str() || claimed.tool_version != manifest.version {
         return Err(taken_back(
             TakenBack::WrongMessage,
@@ -251,7 +296,7 @@ async fn ready(
     tracing::warn!("a message carried other arguments than its call; going on with the call's");
     let rendered = async {
         let args = gate::read_args(worker, claimed.call_id).await.ok()?;
-        if canonical::hash_text(&args)[..] != claimed.args_hash[..] {
+        if files.hash(canonical::hash_text(&args))[..] != claimed.args_hash[..] {
             return None;
         }
         let args = arguments::of(worker, claimed.call_id, tool, &args)
@@ -338,6 +383,8 @@ pub(crate) fn context_of(
             .clone()
             .filter(|_| is_own(attempt, tool)),
         asked: claimed.asked.clone().filter(|_| is_own(attempt, tool)),
+        // Another one is asked only where it takes them.
+        files: attempt.files.clone(),
         promise: Promise::of(&attempt.tool),
     }
 }

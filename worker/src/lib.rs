@@ -89,6 +89,8 @@ mod running;
 
 mod execute;
 
+mod files;
+
 pub mod interceptor;
 mod onion;
 

@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use crate::{
     breaker::permit::BreakerPermit,
     executors::{Prepared, StopReason},
+    files::AttemptFiles,
     onion::Round,
     programs::ProgramSlot,
     redact::RedactedFailures,
@@ -80,6 +81,8 @@ pub(crate) struct Attempt {
     pub(crate) timeout: Duration,
     /// What its message had of its arguments, if it was right, and if another tool may need them.
     pub(crate) args: Option<String>,
+    /// What its call names of files. None before its tool is run.
+    pub(crate) files: AttemptFiles,
     /// With what its tool may answer later, if its manifest says that it may.
     pub(crate) completion_token: Option<SecretString>,
     pub(crate) entry: Entry,

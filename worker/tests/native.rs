@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use worker::{
     Effect, Tool, ToolContext, ToolError,
     executors::{
-        AttemptContext, Executor, LINGER_MAX, Progress, Promise, Returned, Stop,
+        AttemptContext, AttemptFiles, Executor, LINGER_MAX, Progress, Promise, Returned, Stop,
         native::NativeExecutor,
     },
 };
@@ -168,6 +168,7 @@ impl Scene {
             progress: Progress::default(),
             completion_token: None,
             asked: None,
+            files: AttemptFiles::default(),
             promise: Promise::default(),
         };
         prepared.unwrap().run(context).await

@@ -24,10 +24,12 @@ enum Kind {
     Text,
     Number,
     Object,
+    /// A list of texts; in the header with commas between them.
+    Texts,
 }
 
 /// Every field that stands for a header, and that header.
-const FIELDS: [(&str, &str, Kind); 14] = [
+const FIELDS: [(&str, &str, Kind); 15] = [
     ("idempotency_key", "Idempotency-Key", Kind::Text),
     ("prefer", "Prefer", Kind::Text),
     ("deadline_ms", "Toolfleet-Deadline-Ms", Kind::Number),
@@ -39,6 +41,7 @@ const FIELDS: [(&str, &str, Kind); 14] = [
     ("language", "Toolfleet-Language", Kind::Text),
     ("cache_control", "Cache-Control", Kind::Text),
     ("meta", "Toolfleet-Meta", Kind::Object),
+    ("files", "Toolfleet-Files", Kind::Texts),
     ("traceparent", "traceparent", Kind::Text),
     ("tracestate", "tracestate", Kind::Text),
     ("baggage", "baggage", Kind::Text),
@@ -243,6 +246,11 @@ impl At {
             (Value::String(text), Kind::Text) => text,
             (Value::Number(number), Kind::Number) => number.to_string(),
             (object @ Value::Object(_), Kind::Object) => canonical::to_text(&object),
+            (Value::Array(texts), Kind::Texts) if texts.iter().all(Value::is_string) => {
+                let texts: Vec<&str> = texts.iter().filter_map(Value::as_str).collect();
+                texts.join(",")
+            }
+            (_, Kind::Texts) => return Err(wrong("a list of strings", "是字符串列表")),
             (_, Kind::Text) => return Err(wrong("a string", "是字符串")),
             (_, Kind::Number) => return Err(wrong("a number", "是数字")),
             (_, Kind::Object) => return Err(wrong("an object", "是对象")),

@@ -47,6 +47,7 @@ use crate::{
     check::{self, Submission, TurnedAway},
     commit::{ACCEPTS_MAX, key_of, new_call, tell_accepted},
     door::Door,
+    files::named as files,
     hand_over,
     pending::{Holder, PendingAccept, Told},
     publish::{Committed, publish_together},
@@ -420,11 +421,17 @@ impl<'a> Batch<'a> {
         };
         let mut ours = Vec::new();
         for (place, mut taken) in taken {
-            let named = hash(&taken).and_then(|hash| found.get(&hash)).cloned();
-            match taken.holder(named) {
+            let holder = hash(&taken).and_then(|hash| found.get(&hash)).cloned();
+            match taken.holder(holder) {
                 Holder::Ours(at) => ours.push(self.committed(place, taken, at)),
                 Holder::Other(key) => self.meet(place, taken.into_submission(), &key).await,
-                Holder::Free => self.new.push((place, taken)),
+                Holder::Free => {
+                    let pool = &self.door.pool;
+                    match Box::pin(files::still_there(pool, &taken.call)).await {
+                        Ok(()) => self.new.push((place, taken)),
+                        Err(refusal) => self.refuse(place, named(&taken.submission), refusal),
+                    }
+                }
             }
         }
         ours

@@ -85,6 +85,7 @@ async fn door_and_server() -> (Door, JoinSet<()>, JoinSet<()>) {
             tools: TokenSecret::new(b"another"),
         },
         quota: Quota::new(limits, pool.clone()),
+        file_quota: FileQuota { files: 0, bytes: 0 },
         publisher,
         events: Events::start(&bus, &Registry::default(), &mut tasks),
         waiters: Waiters::new(expiry.clone()),

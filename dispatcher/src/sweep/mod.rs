@@ -26,11 +26,13 @@
 //! | `orphan` | messages that no worker will ever get, after the stream's files were rolled back | purges them, so that `lost_pointer` can publish |
 //! | `stranded_pointer` | calls whose pointer the stream refuses as there and never delivers, among those that have waited for long or whose queue it says is empty | publishes them under a new number |
 //! | `timeouts` | tools whose timeout is learned, every ten minutes | looks at a day of run times, changes the timeout |
+//! | `files` | files whose time is over and that no open call names | deletes them |
 //! | `upkeep` | dead rows, missing or old partitions | vacuums, creates ahead, drops |
 
 mod breakers;
 mod due;
 mod expiry;
+mod files;
 mod keys;
 mod learn;
 mod ledger;
@@ -127,6 +129,7 @@ impl Sweep {
         spawn(tasks, stop, self.clone().keep_events());
         spawn(tasks, stop, self.clone().sweep_orphans());
         spawn(tasks, stop, self.clone().learn_timeouts());
+        spawn(tasks, stop, self.clone().drop_files());
         spawn(tasks, stop, self.keep_up());
     }
 

@@ -110,6 +110,9 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
         };
         fallback.check(&owner, &mut problems);
     }
+    if let Some(files) = &manifest.files {
+        files.check(&manifest.executor, &mut problems);
+    }
     if let Some(policy) = &manifest.policy {
         policy.check(&manifest.name, manifest.key_policy(), &mut problems);
     }

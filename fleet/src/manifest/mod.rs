@@ -1,6 +1,6 @@
 //! A tool manifest: what an operator writes, what is stored as an immutable version.
 //!
-//! `version` is the content of one file; `policy`, `approval`, `retry`, `rate`, `rules`, `breaker`, `cache`, `fallback`, `probe`, `timeout`, `large_result`, `client`, `completion`, `executor`, `sandbox`, `answer_form` and `shown` are parts of it. `parse` reads a file in
+//! `version` is the content of one file; `policy`, `approval`, `retry`, `rate`, `rules`, `breaker`, `cache`, `fallback`, `files`, `probe`, `timeout`, `large_result`, `client`, `completion`, `executor`, `sandbox`, `answer_form` and `shown` are parts of it. `parse` reads a file in
 //! three steps: `document` (YAML or JSON), the schema of a manifest with its `advice`, and `check` for what its fields say
 //! together. For that, `required` looks at the input schema, and `request` and `sql` at the two executors that are written as
 //! text; `unseen` at what is said of how calls are shown. `lint` warns of what a model may misunderstand.
@@ -14,6 +14,7 @@ mod completion;
 mod duration;
 mod executor;
 mod fallback;
+mod files;
 mod large_result;
 mod optional;
 mod policy;
@@ -55,6 +56,7 @@ pub use self::{
         RowBounds, SqlSpec,
     },
     fallback::{FallbackSpec, OtherTool, StaleSpec, UnfitTool},
+    files::FilesSpec,
     large_result::{LargeResult, READ_RESULT, Threshold},
     lint::{lint, lint_text},
     parse::parse,

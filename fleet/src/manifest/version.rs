@@ -14,6 +14,7 @@ use super::{
     duration,
     executor::ExecutorSpec,
     fallback::{FallbackSpec, UnfitTool},
+    files::FilesSpec,
     large_result::LargeResult,
     optional,
     policy::{CoercionPolicy, ExitCodes, Idempotency, KEY_RETENTION_MIN, KeyPolicy, Sensitive},
@@ -149,6 +150,9 @@ pub struct Manifest {
     /// Whether the tool is told the caller's `baggage`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub baggage: bool,
+    /// Which files it takes beside its arguments. `None`: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<FilesSpec>,
     /// Interceptors of a worker's own program without which the tool must not run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interceptors: Vec<InterceptorName>,

@@ -1,6 +1,9 @@
 //! Commit a call: its row and its key, in one statement for many callers.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use futures_util::future::BoxFuture;
 use sqlx::{PgConnection, Row as _};
@@ -10,6 +13,7 @@ use uuid::Uuid;
 use super::{
     columns::sparse,
     lane::{Locks, Statement},
+    statement::put_together,
 };
 use crate::{
     approval::ApprovalWanted,
@@ -17,7 +21,7 @@ use crate::{
     call::{Awaiting, Effect, Language, Priority},
     checkpoint::Checkpoint,
     hold::Line,
-    ids::{AttemptId, CallId, DispatcherId, Label, QueueName, ToolName},
+    ids::{AttemptId, CallId, DispatcherId, FileId, Label, QueueName, ToolName},
     rate_key::RateKey,
     wire::{event::SessionCall, proof::DoneSecret, trace::TraceContext},
 };
@@ -55,8 +59,10 @@ pub struct NewCall {
     pub args: String,
     /// What is left of them once the call is over, where the tool does not let them be kept.
     pub kept_args: Option<String>,
-    /// SHA-256 of [`Self::args`].
+    /// SHA-256 of [`Self::args`], with the files where it names some ([`crate::files::hash`]).
     pub args_hash: [u8; 32],
+    /// The files that it names.
+    pub files: Vec<FileId>,
     /// The arguments as they were sent, where something was changed in them.
     pub original_args: Option<String>,
     /// What was changed.
@@ -185,10 +191,33 @@ pub struct AcceptedAt {
 
 /// The statement.
 ///
-/// Own autocommit statement; guard: the primary key of the key. A row that does not come back found its key taken: look the key
-/// up in a new statement, for this one may have waited and sees neither call. Safe to repeat only with a key.
+/// Own autocommit statement; guards: the primary key of the key, and that the tenant has the files that the call names. A row that does
+/// not come back found its key taken, or a file gone: look the key up in a new statement, for this one may have waited and sees neither
+/// call, and then look for the files. Safe to repeat only with a key.
 #[derive(Debug)]
 pub struct Accept;
+
+/// The usual statement, which knows nothing of files.
+static PLAIN: LazyLock<String> = LazyLock::new(|| accepting("", "", "input", ""));
+/// The one for calls of which at least one names files.
+static WITH_FILES: LazyLock<String> = LazyLock::new(|| {
+    accepting(
+        ", unnest($37::text[]) AS files",
+        include_str!("sql/accept_fit.sql"),
+        "fit",
+        include_str!("sql/accept_files.sql"),
+    )
+});
+
+fn accepting(files: &str, with_files: &str, fit: &str, named: &str) -> String {
+    let parts = [
+        ("files of input", files),
+        ("with files", with_files),
+        ("fit", fit),
+        ("named by calls", named),
+    ];
+    put_together(include_str!("sql/accept.sql"), &parts)
+}
 
 impl Statement for Accept {
     /// Shared with the task that publishes the call after its commit.
@@ -226,7 +255,9 @@ impl Statement for Accept {
             let key_hashes = sparse(keys().map(|key| Some(&key?.hash[..])));
             let originals = sparse(keys().map(|key| Some(&key?.original_hash[..])));
             let replaces = sparse(keys().map(|key| Some(key?.replaces?.0)));
-            let decided = sqlx::query(include_str!("sql/accept.sql"))
+            let have_files = rows.iter().any(|row| !row.files.is_empty());
+            let sql = if have_files { &WITH_FILES } else { &PLAIN };
+            let accepting = sqlx::query(sql.as_str())
                 .bind(&ids)
                 .bind(text(|r| r.tenant.as_str()))
                 .bind(text(|r| r.tool.as_str()))
@@ -266,9 +297,13 @@ impl Statement for Accept {
                     rows.iter().map(|r| Some(r.waits.as_ref()?.wait_ms())),
                 ))
                 .bind(sparse(rows.iter().map(|r| Some(r.rate_key?.to_string()))))
-                .bind(sparse(rows.iter().map(|r| r.waits.as_ref()?.wanted())))
-                .fetch_all(connection)
-                .await?;
+                .bind(sparse(rows.iter().map(|r| r.waits.as_ref()?.wanted())));
+            let accepting = if have_files {
+                accepting.bind(sparse(rows.iter().map(|r| array(&r.files))))
+            } else {
+                accepting
+            };
+            let decided = accepting.fetch_all(connection).await?;
             let mut accepted = std::collections::HashMap::with_capacity(decided.len());
             for row in decided {
                 accepted.insert(
@@ -281,6 +316,12 @@ impl Statement for Accept {
             Ok(ids.iter().map(|id| accepted.remove(id)).collect())
         })
     }
+}
+
+/// The files of one call as the text of an array: an array of arrays would have rows of one length.
+fn array(files: &[FileId]) -> Option<String> {
+    let ids: Vec<String> = files.iter().map(FileId::to_string).collect();
+    (!ids.is_empty()).then(|| format!("{{{}}}", ids.join(",")))
 }
 
 /// The changes as they are stored; `None` where there are none.

@@ -27,6 +27,7 @@ pub mod controls;
 mod decision;
 pub mod expiry;
 pub mod figures;
+pub mod files;
 pub mod followers;
 pub mod health;
 mod history_indexes;

@@ -9,7 +9,8 @@ use crate::{
     arguments::{self, Limits, nearest, shorten},
     call::{Language, Priority},
     canonical,
-    ids::{IdempotencyKey, InvalidName, Label},
+    files::NAMED_MAX,
+    ids::{FileId, IdempotencyKey, InvalidName, Label},
     manifest::Manifest,
     said,
     wire::{code::Code, message::Message, trace::TraceContext},
@@ -47,6 +48,8 @@ pub struct RequestHeaders {
     pub language: Option<Language>,
     /// `Toolfleet-Meta`: a JSON object, as it came.
     pub meta: Option<Box<RawValue>>,
+    /// `Toolfleet-Files`: the files beside its arguments, in their order, none of them twice.
+    pub files: Vec<FileId>,
     /// `Cache-Control` with `no-store`: its answer is not another call's, and no other call's is its answer.
     pub no_store: bool,
     /// `traceparent`, `tracestate`, `baggage`.
@@ -160,6 +163,8 @@ impl RequestHeaders {
             tool_version: read_one(lines, "Toolfleet-Tool-Version", rules::VERSION, version)?,
             language: read_one(lines, LANGUAGE, rules::LANGUAGE, |text| text.parse().ok())?,
             meta: read_one(lines, "Toolfleet-Meta", rules::META, read_meta)?,
+            files: read_one(lines, "Toolfleet-Files", rules::FILES, read_files)?
+                .unwrap_or_default(),
             no_store: is_no_store(lines)?,
             trace: TraceContext::from_headers(|name| one_of(lines, name).map(str::to_owned)),
         })
@@ -169,8 +174,9 @@ impl RequestHeaders {
 /// How the names of our headers begin.
 const PREFIX: &str = "Toolfleet-";
 /// The headers of a request, without [`PREFIX`].
-const OURS: [&str; 8] = [
+const OURS: [&str; 9] = [
     "Deadline-Ms",
+    "Files",
     "Language",
     "Meta",
     "Priority",
@@ -285,6 +291,10 @@ mod rules {
         "a JSON object of at most 4 KiB",
         "是最多 4 KiB 的 JSON 对象",
     );
+    pub(super) const FILES: Message = Message::fixed(
+        "1 to 16 file ids with commas between them, none of them twice",
+        "是 1 到 16 个以逗号分隔、互不重复的 file_id",
+    );
     pub(super) const ONCE: Message = Message::fixed("given once", "只出现一次");
     pub(super) const NO_CONTROL: Message =
         Message::fixed("free of control characters", "不含控制字符");
@@ -344,6 +354,18 @@ fn read_meta(text: &str) -> Option<Box<RawValue>> {
     RawValue::from_string(canonical::to_text(&value)).ok()
 }
 
+fn read_files(text: &str) -> Option<Vec<FileId>> {
+    let mut files = Vec::new();
+    for id in text.split(',') {
+        let file = id.trim().parse().ok()?;
+        if files.len() == NAMED_MAX || files.contains(&file) {
+            return None;
+        }
+        files.push(file);
+    }
+    Some(files)
+}
+
 fn digits(text: &str) -> bool {
     !text.is_empty() && text.len() <= 9 && text.bytes().all(|b| b.is_ascii_digit())
 }
@@ -352,10 +374,15 @@ fn digits(text: &str) -> bool {
 mod tests {
     use super::*;
 
+    const FILES: &str =
+        "01890a5d-ac96-774b-bcce-b302099a8058, 01890a5d-ac96-774b-bcce-b302099a8057";
+
     #[test]
     fn every_bad_value_is_refused_with_its_code() {
         let long = "x".repeat(256);
         let meta = format!("{{\"a\":\"{}\"}}", "x".repeat(4096));
+        let ids: Vec<String> = (0..17).map(|_| FileId::generate().to_string()).collect();
+        let (twice, many) = (format!("{0},{0}", ids[0]), ids.join(","));
         for (name, value, code) in [
             ("Prefer", "wait=301", Code::HeaderInvalid),
             ("Prefer", "wait=-1", Code::HeaderInvalid),
@@ -388,6 +415,10 @@ mod tests {
             ("Toolfleet-Meta", "[1]", Code::HeaderInvalid),
             ("Toolfleet-Meta", &meta, Code::HeaderInvalid),
             ("Toolfleet-Meta", "{\"a\":\"\\u0000\"}", Code::HeaderInvalid),
+            ("Toolfleet-Files", "", Code::HeaderInvalid),
+            ("Toolfleet-Files", "../../etc/passwd", Code::HeaderInvalid),
+            ("Toolfleet-Files", &twice, Code::HeaderInvalid),
+            ("Toolfleet-Files", &many, Code::HeaderInvalid),
             ("Idempotency-Key", "", Code::InvalidIdempotencyKey),
             ("Idempotency-Key", &long, Code::InvalidIdempotencyKey),
             ("Idempotency-Key", "a b", Code::InvalidIdempotencyKey),
@@ -457,9 +488,12 @@ mod tests {
             ("prefer", "wait=5"),
             ("TOOLFLEET-DEADLINE-MS", "1500"),
             ("Toolfleet-Meta", "{\"a\": 1}"),
+            ("Toolfleet-Files", FILES),
             ("X-Other", "ignored"),
         ]);
         let read = read.unwrap();
+        let files: Vec<String> = read.files.iter().map(FileId::to_string).collect();
+        assert_eq!(files.join(", "), FILES);
         assert_eq!(read.prefer, Prefer::Wait(Duration::from_secs(5)));
         assert_eq!(read.deadline, Some(Duration::from_millis(1500)));
         assert_eq!(read.meta.unwrap().get(), "{\"a\":1}");

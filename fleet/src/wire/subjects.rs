@@ -67,6 +67,16 @@ impl Subjects {
         format!("{}.v1.{tenant}.check.>", self.prefix)
     }
 
+    /// Where callers hand in files, and read and delete them.
+    pub fn file_endpoint(&self) -> String {
+        format!("{}.v1.*.file", self.prefix)
+    }
+
+    /// Where one tenant's files are handed in.
+    pub fn file(&self, tenant: &Label) -> String {
+        format!("{}.v1.{tenant}.file", self.prefix)
+    }
+
     /// Where callers ask for definitions.
     pub fn tools_endpoint(&self) -> String {
         format!("{}.v1.*.tools", self.prefix)

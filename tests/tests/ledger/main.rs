@@ -35,6 +35,7 @@ mod settle;
 
 mod breakers;
 mod fence;
+mod files;
 mod held_snapshot;
 mod lane;
 mod open_counts;

@@ -72,7 +72,11 @@ async fn an_old_day_goes_with_its_lapsed_keys_and_those_keys_are_new_again() {
     add_day(pool, OLD).await;
     let (call, key) = (id_of(pool, OLD).await, new_key());
     finished(pool, call, Some(key), 0).await;
+    let named = "INSERT INTO toolfleet.call_files SELECT $1, 1, gen_random_uuid()";
+    sqlx::query(named).bind(call.0).execute(pool).await.unwrap();
     assert_eq!(kept(&ledger, RETENTION).await, (0, 1));
+    let named = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM toolfleet.call_files");
+    assert_eq!(named.fetch_one(pool).await.unwrap(), 0);
     assert_eq!(days(pool).await.len(), 9);
     assert!(find(pool, call).await.unwrap().is_none());
     assert!(find_key(pool, &tenant(), &key).await.unwrap().is_none());

@@ -147,6 +147,35 @@ const MATRIX: &[(&str, &str)] = &[
     ),
     ("mdw", "UPDATE toolfleet.open_counts SET n = n"),
     ("m", "DELETE FROM toolfleet.open_counts"),
+    // Files: functions write them, a worker reads those of its attempt through two others, and nobody else has the bytes.
+    (
+        "md",
+        "SELECT toolfleet.begin_file(gen_random_uuid(), 'acme', 'a', 'a/b', 1, 0, 0)",
+    ),
+    (
+        "md",
+        "SELECT toolfleet.write_chunk({acme}, 'acme', 0, 'a'), toolfleet.finish_file({acme}, 'acme', 'a'), \
+            toolfleet.delete_file({acme}, 'acme'), toolfleet.drop_files(1)",
+    ),
+    ("morgd", "SELECT toolfleet.is_named({acme})"),
+    ("morg", "SELECT name FROM toolfleet.files"),
+    ("md", "SELECT name FROM toolfleet.kept_files FOR KEY SHARE"),
+    ("m", "UPDATE toolfleet.kept_files SET tenant = 'beta'"),
+    ("m", "DELETE FROM toolfleet.kept_files"),
+    ("md", "SELECT data FROM toolfleet.file_chunks"),
+    (
+        "m",
+        "INSERT INTO toolfleet.file_chunks SELECT file_id, 0, 'a' FROM toolfleet.kept_files",
+    ),
+    (
+        "md",
+        "INSERT INTO toolfleet.call_files VALUES ({acme}, 1, {acme})",
+    ),
+    ("m", "DELETE FROM toolfleet.call_files"),
+    (
+        "mw",
+        "SELECT toolfleet.attempt_files({acme}, {acme}), toolfleet.read_attempt_file({acme}, {acme}, {acme}, 0, 1)",
+    ),
     // Tools.
     (
         "mo",

@@ -183,6 +183,7 @@ pub(crate) fn new_call() -> NewCall {
         args: "{}".into(),
         kept_args: None,
         original_args: None,
+        files: Vec::new(),
         coercions: Vec::new(),
         args_hash: [1; 32],
         no_store: false,

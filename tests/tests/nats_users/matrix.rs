@@ -99,6 +99,8 @@ fn made() -> Vec<(&'static str, String)> {
         ("check_endpoint", subjects.check_endpoint()),
         ("check", subjects.check(&acme, "look")),
         ("checks", subjects.checks(&acme)),
+        ("file_endpoint", subjects.file_endpoint()),
+        ("file", subjects.file(&acme)),
         ("tools_endpoint", subjects.tools_endpoint()),
         ("tools", subjects.tools(&acme)),
         ("cancel_endpoint", subjects.cancel_endpoint()),

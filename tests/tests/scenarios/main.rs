@@ -62,6 +62,7 @@ mod cancel;
 
 mod events;
 mod fallback;
+mod files;
 mod native;
 mod own_executor;
 mod own_tcp;

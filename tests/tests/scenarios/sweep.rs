@@ -62,6 +62,7 @@ async fn a_call_whose_dispatcher_died_before_publishing_is_run() {
         args_hash: canonical::hash_text(&args),
         kept_args: None,
         original_args: None,
+        files: Vec::new(),
         no_store: false,
         coercions: Vec::new(),
         args,

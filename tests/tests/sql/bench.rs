@@ -18,7 +18,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use worker::executors::{
-    AttemptContext, Executor as _, Progress, Promise, Returned, Stop, sql::SqlExecutor,
+    AttemptContext, AttemptFiles, Executor as _, Progress, Promise, Returned, Stop,
+    sql::SqlExecutor,
 };
 
 /// A ledger, and beside it the schema of a tool's role.
@@ -151,6 +152,7 @@ pub(crate) fn context(time: Duration) -> AttemptContext {
         progress: Progress::default(),
         completion_token: None,
         asked: None,
+        files: AttemptFiles::default(),
         promise: Promise::default(),
     }
 }

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use super::{
-    bench, call, calls, control, dev, dispatcher, doctor, gateway, migrate, nats_config, tokens,
-    tools, worker, workers,
+    bench, call, calls, control, dev, dispatcher, doctor, files, gateway, migrate, nats_config,
+    tokens, tools, worker, workers,
 };
 use crate::dev::DevOptions;
 
@@ -49,6 +49,9 @@ pub enum Command {
     /// Look at calls, take them back, settle those in doubt, make them again
     #[command(subcommand)]
     Calls(calls::Calls),
+    /// Hand in files for calls, list them, get and delete them
+    #[command(subcommand)]
+    Files(files::Files),
     /// See who is alive, and declare who is gone
     #[command(subcommand)]
     Workers(workers::Workers),
@@ -67,7 +70,7 @@ pub enum Command {
 
 const BULK_HELP: &str = "\
 With --bulk, each line has the fields of a batch's calls: tool, args, idempotency_key, deadline_ms, run, run_deadline,
-session, priority, tool_version, language, cache_control, meta, traceparent, tracestate, baggage. The flags above hold for
+session, priority, tool_version, language, cache_control, meta, files, traceparent, tracestate, baggage. The flags above hold for
 lines that do not say otherwise. A line without idempotency_key gets a key of its place and its text, so the same command,
 sent again after Ctrl-C or an error, finds what was accepted and sends the rest; keep the lines in their places meanwhile.
 A line with \"idempotency_key\": null has none and is a new call every time. Exit code 1 when a line was refused, or when
@@ -91,6 +94,7 @@ impl Command {
             Self::Tools(tools) => Box::pin(tools.run()).await,
             Self::Call(call) => Box::pin(call.run()).await,
             Self::Calls(calls) => Box::pin(calls.run()).await,
+            Self::Files(files) => Box::pin(files.run()).await,
             Self::Workers(workers) => Box::pin(workers.run()).await,
             Self::Control(control) => Box::pin(control.run()).await,
             Self::Tokens(tokens) => Box::pin(tokens.run()).await,

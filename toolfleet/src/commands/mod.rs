@@ -30,6 +30,8 @@ mod call;
 
 mod calls;
 
+mod files;
+
 mod workers;
 
 mod control;

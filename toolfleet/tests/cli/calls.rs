@@ -129,6 +129,7 @@ pub(crate) fn call(tool: &str, tenant: &str, args: &str) -> NewCall {
         args: args.to_owned(),
         kept_args: None,
         original_args: None,
+        files: Vec::new(),
         no_store: false,
         coercions: Vec::new(),
         args_hash: canonical::hash(&serde_json::from_str(args).unwrap()),

@@ -348,6 +348,7 @@ pub(crate) async fn queued(connection: &mut PgConnection) -> CallId {
         args: args.to_owned(),
         kept_args: None,
         original_args: None,
+        files: Vec::new(),
         no_store: false,
         coercions: Vec::new(),
         args_hash: canonical::hash_text(args),

@@ -13,6 +13,7 @@ mod decisions;
 mod doctor;
 mod exits;
 mod explain;
+mod files;
 mod help;
 mod hidden;
 mod history;

@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use super::stop::Stop;
-use crate::{answer::Promise, progress::Progress};
+use crate::{answer::Promise, files::AttemptFiles, progress::Progress};
 
 /// What a tool is told about the attempt, and what bounds it.
 #[derive(Debug, Clone)]
@@ -53,6 +53,8 @@ pub struct AttemptContext {
     pub completion_token: Option<SecretString>,
     /// What the tool has asked for in an earlier attempt, and was told.
     pub asked: Option<Box<Asked>>,
+    /// The files that the call names.
+    pub files: AttemptFiles,
     /// The schema of the answer, for an executor that must check it before it commits.
     pub promise: Promise,
 }

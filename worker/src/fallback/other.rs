@@ -106,6 +106,9 @@ async fn execution_of(
     spec: &OtherTool,
 ) -> Result<Execution, &'static str> {
     let tool = fit(worker, attempt, spec)?;
+    if !takes_files(attempt, &tool) {
+        return Err("it does not take the files of the call");
+    }
     let args = arguments_for(worker, attempt, spec, &tool).await?;
     if is_paused(worker, attempt, &tool, &args.value) {
         return Err("a pause covers it");
@@ -124,6 +127,13 @@ async fn execution_of(
         permit,
     };
     asked.run(rendered, round.as_deref_mut()).await
+}
+
+/// Whether it takes the files of the call, if that names some: an answer about other files, or none, would be another one.
+fn takes_files(attempt: &Attempt, tool: &Tool) -> bool {
+    let files = attempt.files.list();
+    let spec = tool.manifest.files.as_ref();
+    files.is_empty() || spec.is_some_and(|spec| spec.unfit(files).is_none())
 }
 
 /// What it answered. `limit`: the most bytes.

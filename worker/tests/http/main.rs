@@ -22,7 +22,7 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use worker::executors::{
-    AttemptContext, Executor, Prepared, Progress, Promise, Stop, http::HttpExecutor,
+    AttemptContext, AttemptFiles, Executor, Prepared, Progress, Promise, Stop, http::HttpExecutor,
 };
 
 /// A manifest with this effect and request; `more` adds top-level fields.
@@ -63,6 +63,7 @@ fn context(time: Duration) -> AttemptContext {
         progress: Progress::default(),
         completion_token: None,
         asked: None,
+        files: AttemptFiles::default(),
         promise: Promise::default(),
     }
 }

@@ -14,12 +14,12 @@ WITH input AS NOT MATERIALIZED (
         unnest($30::uuid[]) AS done_secret, unnest($31::boolean[]) AS no_store,
         -- Of calls that wait for somebody: those that are handed to their callers' programs have their only attempt at once.
         unnest($32::text[]) AS awaiting, unnest($33::uuid[]) AS attempt_id, unnest($34::bigint[]) AS wait_ms,
-        unnest($35::text[]) AS rate_key, unnest($36::text[]) AS approval
-), keyed AS (
+        unnest($35::text[]) AS rate_key, unnest($36::text[]) AS approval/* files of input */
+)/* with files */, keyed AS (
     -- A lapsed key is taken over only while it still names the call that was seen to have lapsed.
     INSERT INTO toolfleet.idempotency_keys AS taken (tenant, key_hash, call_id, replaced, tool, tool_version, args_hash, original_hash)
     SELECT tenant, key_hash, call_id, replaces, tool, tool_version, args_hash, original_hash
-    FROM input
+    FROM /* fit */
     WHERE key_hash IS NOT NULL
     ORDER BY key_hash, tenant
     ON CONFLICT (tenant, key_hash) DO UPDATE
@@ -27,7 +27,7 @@ WITH input AS NOT MATERIALIZED (
         args_hash = EXCLUDED.args_hash, original_hash = EXCLUDED.original_hash
     WHERE taken.call_id = EXCLUDED.replaced
     RETURNING call_id
-)
+)/* named by calls */
 INSERT INTO toolfleet.open_calls (
     call_id, tenant, tool, tool_version, effect, queue, priority, key_hash, key_retention_ms, args, kept_args, original_args, coercions,
     args_hash, session, run, meta, language, traceparent, tracestate, baggage, dispatcher_id,
@@ -44,7 +44,7 @@ SELECT call_id, tenant, tool, tool_version, effect::toolfleet.effect, queue, pri
        CASE WHEN attempt_id IS NOT NULL THEN wait_ms END, CASE WHEN attempt_id IS NOT NULL THEN until END, until, approval::json,
        -- Whether a policy wants to know what happens to it. The list is read only for calls with a run or a session.
        CASE WHEN run IS NOT NULL OR session IS NOT NULL THEN tool = ANY ((SELECT f.watched_tools FROM toolfleet.fleet f)::text[]) END
-FROM input
+FROM /* fit */
 CROSS JOIN LATERAL (
     SELECT CASE WHEN awaiting IS NOT NULL
                 THEN least(now() + CASE WHEN approval IS NULL THEN least(wait_ms, deadline_ms) ELSE wait_ms END

@@ -107,6 +107,15 @@ impl ErrorBody {
         }
     }
 
+    /// A request about a file, or a call because of a file that it names: files and calls stay as they are. What to do is in `what`.
+    pub fn of_file(code: Code, what: &Message, language: Language) -> Self {
+        let refused = Self::refused(code, what, language);
+        Self {
+            message: told(&[what, known(EffectKnown::None)], language),
+            ..refused
+        }
+    }
+
     /// The ledger did not say whether it stored the call: it may have, and then the call will run.
     pub fn unconfirmed(has_key: bool, language: Language) -> Self {
         let advice = if has_key {

@@ -1,9 +1,11 @@
 //! The flags of `toolfleet call`.
 
+use std::path::PathBuf;
+
 use fleet::{
     call::{Language, Priority},
     config::BusArgs,
-    ids::{IdempotencyKey, Label, ToolName},
+    ids::{FileId, IdempotencyKey, Label, ToolName},
 };
 use serde_json::value::RawValue;
 
@@ -58,6 +60,13 @@ pub struct Call {
     /// Ask the tool, whatever answer of an equal call is kept, and keep this one for none
     #[arg(long)]
     pub(super) no_store: bool,
+    /// Hand in this file and name it in the call; may be given several times. Sent again it is another file: with --key, hand it in once
+    /// (`toolfleet files put`) and name it with --file-id
+    #[arg(long = "file", value_name = "PATH")]
+    pub(super) paths: Vec<PathBuf>,
+    /// Name this file in the call, before those of --file; may be given several times
+    #[arg(long = "file-id", value_name = "FILE_ID")]
+    pub(super) file_ids: Vec<FileId>,
     #[command(flatten)]
     pub(super) bus: BusArgs,
     /// Print the envelope on one line; with --bulk, the summary as the last line, and no progress

@@ -13,7 +13,9 @@ use fleet_client::calls::Submission;
 pub(super) use self::flags::Call;
 use super::{
     ask::{advice, unanswered},
-    connect, output,
+    connect,
+    files::upload::{Upload, upload},
+    output,
 };
 
 impl Call {
@@ -21,13 +23,23 @@ impl Call {
         if self.bulk.is_asked() {
             return Box::pin(bulk::run(&self)).await;
         }
-        let submission = Submission {
+        let mut submission = Submission {
             tenant: self.tenant.clone(),
             tool: self.tool.clone().expect("clap asks for it without --bulk"),
             args: request::body(&self)?.into(),
             options: request::options(&self),
         };
         let client = connect::client(&self.bus).await?;
+        for path in &self.paths {
+            let wanted = Upload {
+                tenant: &self.tenant,
+                path,
+                name: None,
+                mime: None,
+            };
+            let (file, _) = Box::pin(upload(&client, &wanted)).await?;
+            submission.options.files.push(file);
+        }
         let answer = client
             .submit(submission)
             .await

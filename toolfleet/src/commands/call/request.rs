@@ -51,6 +51,7 @@ pub(super) fn options(call: &Call) -> Options {
         priority: call.priority,
         meta: call.meta.as_ref().map(|meta| json::raw(meta.get())),
         no_store: call.no_store,
+        files: call.file_ids.clone(),
     }
 }
 

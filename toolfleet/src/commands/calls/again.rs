@@ -68,6 +68,7 @@ mod tests {
             priority: "low".to_owned(),
             language: "en".to_owned(),
             meta: None,
+            files: None,
             sensitive: false,
             happened_late: false,
         }

@@ -8,7 +8,7 @@ use fleet::{
     call::{Effect, State},
     config::{BusArgs, StoreArgs},
     explain::chain,
-    ids::{CallId, IdempotencyKey, Label},
+    ids::{CallId, FileId, IdempotencyKey, Label},
     store::{
         marks::{CallMark, NewMarks, mark},
         reservations::{ReserveVerdict, Reserver, release, reserve},
@@ -45,7 +45,7 @@ use crate::commands::{
                   effect_happened, under_way or unsure, unless --anyway is given; in_doubt, not_over and sensitive always"
 )]
 pub struct Retry {
-    /// The call whose tool, arguments, tenant, session, run, priority, language and meta the new one gets; without it, which calls
+    /// The call whose tool, arguments, files, tenant, session, run, priority, language and meta the new one gets; without it, which calls
     call_id: Option<CallId>,
     /// The new call's idempotency key; a tool that writes once needs one that was never used
     #[arg(long)]
@@ -308,6 +308,7 @@ impl Retry {
     }
 
     fn options(&self, asked: &Original) -> anyhow::Result<Options> {
+        let files = asked.files.clone().unwrap_or_default();
         let label = |text: &Option<String>| text.as_deref().map(str::parse).transpose();
         Ok(Options {
             key: self.key.clone(),
@@ -320,6 +321,7 @@ impl Retry {
             priority: Some(asked.priority.parse().context("read the call's priority")?),
             meta: asked.meta.as_deref().map(json::raw),
             no_store: false,
+            files: files.into_iter().map(FileId).collect(),
         })
     }
 }

@@ -66,7 +66,7 @@ impl ShowCall {
 }
 
 /// The columns that are shown, in this order; a column without a value is left out.
-const COLUMNS: [(&str, &str); 34] = [
+const COLUMNS: [(&str, &str); 35] = [
     ("call", "call_id"),
     ("tool", "tool"),
     ("version", "tool_version"),
@@ -98,6 +98,7 @@ const COLUMNS: [(&str, &str); 34] = [
     ("arguments", "args"),
     ("as sent", "original_args"),
     ("corrections", "coercions"),
+    ("files", "files"),
     ("result", "result"),
     ("shortened", "shortened"),
     ("error", "error"),

@@ -9,7 +9,7 @@ use fleet::ids::IdempotencyKey;
 pub(crate) struct BulkFlags {
     /// Send a file of calls in batches, an object {"tool", "args", …} on each line; - is standard input. TOOL is for
     /// lines that name none. Running it again doubles nothing
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pairs", "args", "key", "detach", "wait"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pairs", "args", "key", "detach", "wait", "paths"])]
     pub(super) bulk: Option<PathBuf>,
     /// With --bulk: how the keys begin that lines without one get; another one makes new calls of the same lines
     #[arg(long, value_name = "NAME", requires = "bulk", default_value = "bulk")]

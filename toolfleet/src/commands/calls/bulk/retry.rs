@@ -265,6 +265,8 @@ fn item(name: &Label, nonce: Uuid, asked: &Original) -> anyhow::Result<String> {
         priority: &'a str,
         language: &'a str,
         meta: Option<&'a RawValue>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        files: Option<&'a [Uuid]>,
     }
 
     let meta: Option<&RawValue> = asked
@@ -282,6 +284,7 @@ fn item(name: &Label, nonce: Uuid, asked: &Original) -> anyhow::Result<String> {
         priority: &asked.priority,
         language: &asked.language,
         meta,
+        files: asked.files.as_deref(),
     };
     Ok(serde_json::to_string(&item)?)
 }
@@ -316,6 +319,7 @@ mod tests {
             priority: "low".to_owned(),
             language: "zh".to_owned(),
             meta: Some(r#"{"a":1.0}"#.to_owned()),
+            files: Some(vec![Uuid::from_u128(2), Uuid::from_u128(3)]),
             sensitive: false,
             happened_late: false,
         };
@@ -325,7 +329,8 @@ mod tests {
                 r#"{"tool":"charge","args":{"n":9007199254740993.10,"m": 1E2},"#,
                 r#""idempotency_key":"retry/monday/00000000000000000000000000000001/00000000-0000-0000-0000-000000000000","#,
                 r#""session":null,"run":"r","#,
-                r#""priority":"low","language":"zh","meta":{"a":1.0}}"#
+                r#""priority":"low","language":"zh","meta":{"a":1.0},"#,
+                r#""files":["00000000-0000-0000-0000-000000000002","00000000-0000-0000-0000-000000000003"]}"#
             )
         );
     }
