@@ -209,6 +209,42 @@ BEGIN
     RETURN EXISTS (SELECT FROM toolfleet.ended_attempts e WHERE e.call_id = call AND e.late AND e.outcome = 'applied');
 END $$;
 
+CREATE FUNCTION toolfleet.attempt_files(call uuid, attempt uuid) RETURNS TABLE(file_id uuid, name text, mime text, bytes bigint, sha256 bytea)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    AS $$
+    SELECT f.file_id, f.name, f.mime, f.bytes, f.sha256
+    FROM toolfleet.open_calls o
+    JOIN toolfleet.call_files u ON u.call_id = o.call_id
+    JOIN toolfleet.kept_files f ON f.file_id = u.file_id
+    WHERE o.call_id = attempt_files.call AND o.attempt_id = attempt_files.attempt AND o.state = 'running'
+    ORDER BY u.position
+$$;
+
+CREATE FUNCTION toolfleet.begin_file(file uuid, tenant text, name text, mime text, bytes bigint, files_max bigint, bytes_max bigint) RETURNS TABLE(verdict text, expires_at timestamp with time zone, files bigint, kept_bytes bigint)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    kept record;
+    until timestamptz;
+BEGIN
+    -- One of a tenant at a time, so that each sees those before; the count is a later statement.
+    PERFORM pg_advisory_xact_lock(hashtext('toolfleet.kept_files'), hashtext(begin_file.tenant));
+    SELECT count(*) AS files, coalesce(sum(k.bytes), 0)::bigint AS bytes INTO kept FROM toolfleet.kept_files k WHERE k.tenant = begin_file.tenant;
+    IF begin_file.files_max > 0 AND kept.files >= begin_file.files_max
+       OR begin_file.bytes_max > 0 AND kept.bytes + begin_file.bytes > begin_file.bytes_max THEN
+        RETURN QUERY SELECT 'quota', NULL::timestamptz, kept.files, kept.bytes;
+        RETURN;
+    END IF;
+    until := now() + interval '1 hour';
+    INSERT INTO toolfleet.kept_files (file_id, tenant, name, mime, bytes, expires_at)
+    VALUES (begin_file.file, begin_file.tenant, begin_file.name, begin_file.mime, begin_file.bytes, until);
+    RETURN QUERY SELECT 'open', until, kept.files + 1, kept.bytes + begin_file.bytes;
+END $$;
+
 CREATE FUNCTION toolfleet.below(pointers text[], segment text) RETURNS text[]
     LANGUAGE sql IMMUTABLE STRICT
     AS $$
@@ -836,6 +872,30 @@ BEGIN
     RETURN QUERY SELECT 'decided', new_state::text, given, wanted, decide.actor, now(), NULL::uuid;
 END $$;
 
+CREATE FUNCTION toolfleet.delete_file(file uuid, tenant text) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+DECLARE
+    f toolfleet.kept_files;
+BEGIN
+    -- Who accepts a call that names it has locked it FOR KEY SHARE. So either the call is seen below, in a later statement, or it is
+    -- accepted after this and does not find the file.
+    SELECT * INTO f FROM toolfleet.kept_files k WHERE k.file_id = delete_file.file AND k.tenant = delete_file.tenant FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN 'not_found';
+    END IF;
+    IF toolfleet.is_named(f.file_id) THEN
+        RETURN 'named';
+    END IF;
+    IF f.expires_at <= now() THEN
+        -- The sweep has not come to it yet.
+        RETURN 'not_found';
+    END IF;
+    DELETE FROM toolfleet.kept_files k WHERE k.file_id = f.file_id;
+    RETURN 'deleted';
+END $$;
+
 CREATE FUNCTION toolfleet.drop_breakers(ids bigint[]) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -855,6 +915,26 @@ BEGIN
     IF dropped > 0 THEN
         PERFORM toolfleet.next_breaker_rev();
     END IF;
+    RETURN dropped;
+END $$;
+
+CREATE FUNCTION toolfleet.drop_files(most integer) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+DECLARE
+    due uuid[];
+    dropped integer;
+BEGIN
+    due := ARRAY(
+        SELECT k.file_id FROM toolfleet.kept_files k
+        WHERE k.expires_at <= now() AND NOT toolfleet.is_named(k.file_id)
+        ORDER BY k.expires_at
+        LIMIT drop_files.most
+        FOR UPDATE SKIP LOCKED);
+    -- Asked again once they are locked: a call may have named one in between.
+    DELETE FROM toolfleet.kept_files k WHERE k.file_id = ANY (due) AND NOT toolfleet.is_named(k.file_id);
+    GET DIAGNOSTICS dropped = ROW_COUNT;
     RETURN dropped;
 END $$;
 
@@ -896,6 +976,7 @@ BEGIN
         DELETE FROM toolfleet.bulk_retries WHERE newest >= low AND newest < high;
         DELETE FROM toolfleet.call_decisions d WHERE d.call_id >= low AND d.call_id < high
             AND NOT EXISTS (SELECT FROM toolfleet.open_calls o WHERE o.call_id = d.call_id);
+        DELETE FROM toolfleet.call_files WHERE call_id >= low AND call_id < high;
         RETURN part.day;
     END LOOP;
     RETURN NULL;
@@ -1213,6 +1294,43 @@ BEGIN
     RETURN f;
 END $$;
 
+CREATE FUNCTION toolfleet.finish_file(file uuid, tenant text, said bytea) RETURNS TABLE(verdict text, name text, mime text, bytes bigint, received bigint, sha256 bytea, expires_at timestamp with time zone)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    f toolfleet.kept_files;
+    came text;
+BEGIN
+    SELECT * INTO f FROM toolfleet.kept_files k
+    WHERE k.file_id = finish_file.file AND k.tenant = finish_file.tenant AND k.expires_at > now()
+    FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RETURN QUERY SELECT 'not_found', NULL::text, NULL::text, NULL::bigint, NULL::bigint, NULL::bytea, NULL::timestamptz;
+        RETURN;
+    END IF;
+    IF f.received < f.bytes THEN
+        came := 'short';
+    ELSE
+        IF f.sha256 IS NULL THEN
+            -- Once: who says a wrong hash again and again does not have it computed each time.
+            f.sha256 := (SELECT sha256(string_agg(c.data, ''::bytea ORDER BY c.at)) FROM toolfleet.file_chunks c WHERE c.file_id = f.file_id);
+            UPDATE toolfleet.kept_files k SET sha256 = f.sha256 WHERE k.file_id = f.file_id;
+        END IF;
+        IF f.sha256 IS DISTINCT FROM finish_file.said THEN
+            came := 'differs';
+        ELSE
+            came := 'ready';
+            IF f.state = 'open' THEN
+                f.expires_at := now() + interval '1 day';
+                UPDATE toolfleet.kept_files k SET state = 'ready', ready_at = now(), expires_at = f.expires_at WHERE k.file_id = f.file_id;
+            END IF;
+        END IF;
+    END IF;
+    RETURN QUERY SELECT came, f.name, f.mime, f.bytes, f.received, f.sha256, f.expires_at;
+END $$;
+
 CREATE FUNCTION toolfleet.fold_open_counts(rows_max integer, crowd integer) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -1324,6 +1442,21 @@ CREATE FUNCTION toolfleet.is_fetching(call uuid) RETURNS boolean
     AS $$
     SELECT EXISTS (SELECT FROM toolfleet.fetching(ARRAY[is_fetching.call]) f WHERE f.tool IS NOT NULL)
 $$;
+
+CREATE FUNCTION toolfleet.is_named(file uuid) RETURNS boolean
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM toolfleet.call_files u
+        JOIN toolfleet.open_calls o ON o.call_id = u.call_id
+        WHERE u.file_id = is_named.file
+          AND u.call_id >= (SELECT p.call_id FROM toolfleet.open_calls p ORDER BY p.call_id LIMIT 1));
+END $$;
 
 CREATE FUNCTION toolfleet.judge_breaker(b toolfleet.breaker_states, worker uuid, moment timestamp with time zone) RETURNS text
     LANGUAGE plpgsql
@@ -2235,6 +2368,23 @@ CREATE FUNCTION toolfleet.rate_room(base timestamp with time zone, at timestamp 
     SELECT greatest(0, burst + floor(extract(epoch FROM at + within_ms * interval '1 millisecond' - base) * 1000000 / step_us))::bigint
 $$;
 
+CREATE FUNCTION toolfleet.read_attempt_file(call uuid, attempt uuid, file uuid, at bigint, most integer) RETURNS bytea
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    AS $$
+    SELECT coalesce((
+        SELECT substring(c.data FROM (read_attempt_file.at - c.at)::integer + 1 FOR read_attempt_file.most)
+        FROM toolfleet.file_chunks c
+        WHERE c.file_id = u.file_id AND c.at <= read_attempt_file.at AND read_attempt_file.at < f.bytes
+        ORDER BY c.at DESC
+        LIMIT 1), ''::bytea)
+    FROM toolfleet.open_calls o
+    JOIN toolfleet.call_files u ON u.call_id = o.call_id AND u.file_id = read_attempt_file.file
+    JOIN toolfleet.kept_files f ON f.file_id = u.file_id
+    WHERE o.call_id = read_attempt_file.call AND o.attempt_id = read_attempt_file.attempt AND o.state = 'running'
+$$;
+
 CREATE FUNCTION toolfleet.recount_open() RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -2941,6 +3091,41 @@ BEGIN
     RETURN NULL;
 END $$;
 
+CREATE FUNCTION toolfleet.write_chunk(file uuid, tenant text, at bigint, data bytea) RETURNS TABLE(verdict text, state text, received bigint, bytes bigint)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    f toolfleet.kept_files;
+    same boolean;
+    came text;
+BEGIN
+    SELECT * INTO f FROM toolfleet.kept_files k
+    WHERE k.file_id = write_chunk.file AND k.tenant = write_chunk.tenant AND k.expires_at > now()
+    FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RETURN QUERY SELECT 'not_found', NULL::text, NULL::bigint, NULL::bigint;
+        RETURN;
+    END IF;
+    IF write_chunk.at < f.received THEN
+        SELECT c.data = write_chunk.data INTO same FROM toolfleet.file_chunks c WHERE c.file_id = f.file_id AND c.at = write_chunk.at;
+        came := CASE same WHEN true THEN 'same' WHEN false THEN 'differs' ELSE 'gap' END;
+    ELSIF write_chunk.at > f.received THEN
+        came := 'gap';
+    ELSIF f.received + octet_length(write_chunk.data) > f.bytes THEN
+        came := 'beyond';
+    ELSIF f.chunks >= 1024 THEN
+        came := 'too_many';
+    ELSE
+        INSERT INTO toolfleet.file_chunks (file_id, at, data) VALUES (f.file_id, write_chunk.at, write_chunk.data);
+        f.received := f.received + octet_length(write_chunk.data);
+        UPDATE toolfleet.kept_files k SET received = f.received, chunks = k.chunks + 1 WHERE k.file_id = f.file_id;
+        came := 'written';
+    END IF;
+    RETURN QUERY SELECT came, f.state, f.received, f.bytes;
+END $$;
+
 CREATE FUNCTION toolfleet_tool.succeed(call uuid, attempt uuid, result json) RETURNS TABLE(rev integer, moved_at timestamp with time zone, state text, tool text, tool_version integer, tenant text, session text, dispatcher_id uuid, attempts integer, coercions text, queued_ms bigint, run_ms bigint)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -3008,6 +3193,13 @@ BEGIN
     END IF;
     done := pg_catalog.set_config('idle_in_transaction_session_timeout', '5s', true);
 END $$;
+
+CREATE TABLE toolfleet.call_files (
+    call_id uuid NOT NULL,
+    "position" smallint NOT NULL,
+    file_id uuid NOT NULL,
+    CONSTRAINT call_files_position_check CHECK ((("position" >= 1) AND ("position" <= 16)))
+);
 
 CREATE TABLE toolfleet.call_marks (
     call_id uuid NOT NULL,
@@ -3132,7 +3324,10 @@ CREATE VIEW toolfleet.calls AS
         END AS settled_by,
     c.shortened,
     c.open,
-    c.awaiting
+    c.awaiting,
+    ( SELECT array_agg(u.file_id ORDER BY u."position") AS array_agg
+           FROM toolfleet.call_files u
+          WHERE (u.call_id = c.call_id)) AS files
    FROM ((( SELECT open_calls.call_id,
             open_calls.tenant,
             open_calls.tool,
@@ -3698,6 +3893,59 @@ CREATE TABLE toolfleet.ended_attempts_default (
     late boolean DEFAULT false NOT NULL
 );
 
+CREATE TABLE toolfleet.file_chunks (
+    file_id uuid NOT NULL,
+    at bigint NOT NULL,
+    data bytea NOT NULL,
+    CONSTRAINT file_chunks_at_check CHECK ((at >= 0)),
+    CONSTRAINT file_chunks_data_check CHECK (((octet_length(data) >= 1) AND (octet_length(data) <= 262144)))
+);
+ALTER TABLE ONLY toolfleet.file_chunks ALTER COLUMN data SET STORAGE EXTERNAL;
+
+CREATE TABLE toolfleet.kept_files (
+    file_id uuid NOT NULL,
+    tenant text NOT NULL,
+    name text NOT NULL,
+    mime text NOT NULL,
+    bytes bigint NOT NULL,
+    received bigint DEFAULT 0 NOT NULL,
+    chunks integer DEFAULT 0 NOT NULL,
+    sha256 bytea,
+    state text DEFAULT 'open'::text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    ready_at timestamp with time zone,
+    expires_at timestamp with time zone NOT NULL,
+    CONSTRAINT kept_files_bytes_check CHECK (((bytes >= 1) AND (bytes <= 33554432))),
+    CONSTRAINT kept_files_check CHECK (((received >= 0) AND (received <= bytes))),
+    CONSTRAINT kept_files_check1 CHECK (((state = 'ready'::text) = (ready_at IS NOT NULL))),
+    CONSTRAINT kept_files_check2 CHECK (((state = 'open'::text) OR ((sha256 IS NOT NULL) AND (received = bytes)))),
+    CONSTRAINT kept_files_chunks_check CHECK (((chunks >= 0) AND (chunks <= 1024))),
+    CONSTRAINT kept_files_mime_check CHECK (((octet_length(mime) >= 3) AND (octet_length(mime) <= 127))),
+    CONSTRAINT kept_files_name_check CHECK ((((octet_length(name) >= 1) AND (octet_length(name) <= 255)) AND (name !~ '[/\\\u0001-\u001f\u007f-\u009f]'::text) AND (name <> ALL (ARRAY['.'::text, '..'::text])))),
+    CONSTRAINT kept_files_sha256_check CHECK ((octet_length(sha256) = 32)),
+    CONSTRAINT kept_files_state_check CHECK ((state = ANY (ARRAY['open'::text, 'ready'::text]))),
+    CONSTRAINT kept_files_tenant_check CHECK ((tenant ~ '^[A-Za-z0-9_-]{1,64}$'::text))
+);
+
+CREATE VIEW toolfleet.files AS
+ SELECT f.file_id,
+    f.tenant,
+    f.name,
+    f.mime,
+    f.bytes,
+    f.received,
+    f.state,
+    encode(
+        CASE
+            WHEN (f.state = 'ready'::text) THEN f.sha256
+            ELSE NULL::bytea
+        END, 'hex'::text) AS sha256,
+    f.created_at,
+    f.ready_at,
+    f.expires_at,
+    toolfleet.is_named(f.file_id) AS named
+   FROM toolfleet.kept_files f;
+
 CREATE TABLE toolfleet.finished_calls_default (
     call_id uuid NOT NULL,
     rev integer NOT NULL,
@@ -4240,6 +4488,8 @@ ALTER TABLE ONLY toolfleet.breaker_windows
     ADD CONSTRAINT breaker_windows_pkey PRIMARY KEY (tool, target, worker_id, second);
 ALTER TABLE ONLY toolfleet.bulk_retries
     ADD CONSTRAINT bulk_retries_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY toolfleet.call_files
+    ADD CONSTRAINT call_files_pkey PRIMARY KEY (call_id, "position");
 ALTER TABLE ONLY toolfleet.call_marks
     ADD CONSTRAINT call_marks_once UNIQUE NULLS NOT DISTINCT (call_id, what, new_call_id);
 ALTER TABLE ONLY toolfleet.call_notes
@@ -4252,6 +4502,8 @@ ALTER TABLE ONLY toolfleet.ended_attempts
     ADD CONSTRAINT ended_attempts_pkey PRIMARY KEY (call_id, attempt_id, late);
 ALTER TABLE ONLY toolfleet.ended_attempts_default
     ADD CONSTRAINT ended_attempts_default_pkey PRIMARY KEY (call_id, attempt_id, late);
+ALTER TABLE ONLY toolfleet.file_chunks
+    ADD CONSTRAINT file_chunks_pkey PRIMARY KEY (file_id, at);
 ALTER TABLE ONLY toolfleet.finished_calls
     ADD CONSTRAINT finished_calls_pkey PRIMARY KEY (call_id);
 ALTER TABLE ONLY toolfleet.finished_calls_default
@@ -4268,6 +4520,8 @@ ALTER TABLE ONLY toolfleet.interceptor_stats
     ADD CONSTRAINT interceptor_stats_pkey PRIMARY KEY (worker_id, name);
 ALTER TABLE ONLY toolfleet.kept_answers
     ADD CONSTRAINT kept_answers_pkey PRIMARY KEY (key);
+ALTER TABLE ONLY toolfleet.kept_files
+    ADD CONSTRAINT kept_files_pkey PRIMARY KEY (file_id);
 ALTER TABLE ONLY toolfleet.live_controls
     ADD CONSTRAINT live_controls_pkey PRIMARY KEY (control_id);
 ALTER TABLE toolfleet.open_calls
@@ -4309,6 +4563,8 @@ ALTER TABLE ONLY toolfleet.worker_processes
 
 CREATE UNIQUE INDEX call_decisions_once ON toolfleet.call_decisions USING btree (call_id, person, decision);
 
+CREATE INDEX call_files_of_file ON toolfleet.call_files USING btree (file_id, call_id);
+
 CREATE INDEX call_marks_abandoned ON toolfleet.call_marks USING btree (call_id) WHERE (what = 'abandoned'::text);
 
 CREATE INDEX call_marks_new_call ON toolfleet.call_marks USING btree (new_call_id) WHERE (new_call_id IS NOT NULL);
@@ -4332,6 +4588,10 @@ CREATE INDEX idempotency_keys_call ON toolfleet.idempotency_keys USING brin (cal
 CREATE INDEX kept_answers_of_tool ON toolfleet.kept_answers USING btree (tool, tenant);
 
 CREATE INDEX kept_answers_over ON toolfleet.kept_answers USING btree (keep_until);
+
+CREATE INDEX kept_files_expiry ON toolfleet.kept_files USING btree (expires_at);
+
+CREATE INDEX kept_files_of_tenant ON toolfleet.kept_files USING btree (tenant, file_id) INCLUDE (bytes);
 
 CREATE UNIQUE INDEX live_controls_scope ON toolfleet.live_controls USING btree (kind, tool, queue, tenant, pointer, value, subject, (((kind = 'limit'::text) AND (for_ms IS NOT NULL)))) NULLS NOT DISTINCT;
 
@@ -4422,5 +4682,7 @@ CREATE TRIGGER renews_buckets_on_change AFTER UPDATE ON toolfleet.live_controls 
 CREATE TRIGGER revoked_only BEFORE DELETE OR UPDATE ON toolfleet.access_tokens FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_tokens();
 
 CREATE TRIGGER watches_tools AFTER INSERT ON toolfleet.tool_versions FOR EACH ROW EXECUTE FUNCTION toolfleet.watch_tools();
+ALTER TABLE ONLY toolfleet.file_chunks
+    ADD CONSTRAINT file_chunks_file_id_fkey FOREIGN KEY (file_id) REFERENCES toolfleet.kept_files(file_id) ON DELETE CASCADE;
 ALTER TABLE ONLY toolfleet.interceptor_stats
     ADD CONSTRAINT interceptor_stats_worker_id_fkey FOREIGN KEY (worker_id) REFERENCES toolfleet.worker_processes(worker_id) ON DELETE CASCADE;

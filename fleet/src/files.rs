@@ -61,6 +61,19 @@ pub fn hash(args_hash: [u8; 32], files: &[FileId]) -> [u8; 32] {
     hash.finalize().into()
 }
 
+/// The files of a list with commas; `None`: it is none, has more than [`NAMED_MAX`], or has one twice.
+pub fn read_list(text: &str) -> Option<Vec<FileId>> {
+    let mut files = Vec::new();
+    for id in text.split(',') {
+        let file = id.trim().parse().ok()?;
+        if files.len() == NAMED_MAX || files.contains(&file) {
+            return None;
+        }
+        files.push(file);
+    }
+    Some(files)
+}
+
 /// The name of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileName(String);

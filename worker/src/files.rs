@@ -9,7 +9,7 @@ use bytes::Bytes;
 use fleet::{
     files::{self, CallFile},
     ids::{AttemptId, CallId, FileId},
-    store::{PgPool, StoreError, files as store},
+    store::{PgPool, StoreError, attempt_files as store},
 };
 
 /// The files of an attempt, in the order in which its call names them. Clones are of the same attempt.

@@ -216,6 +216,12 @@ async fn what_the_other_verbs_are_sent_must_have_their_form() {
         ("admin-settle", r#"{"call_id":"7"}"#, Code::InvalidArguments),
         ("admin-preview", r#"{"call_id":"7"}"#, Code::InvalidId),
         ("admin-preview", "{}", Code::InvalidArguments),
+        ("file", "{}", Code::InvalidArguments),
+        (
+            "file",
+            r#"{"op":"describe","file_id":"7"}"#,
+            Code::InvalidId,
+        ),
         (
             "admin-control",
             r#"{"do":"stop","actor":"a","note":"n"}"#,

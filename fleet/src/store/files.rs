@@ -1,7 +1,6 @@
-//! Files that callers hand in: begun, written in chunks, finished, read and deleted; and what a running attempt has of them.
+//! Files that callers hand in: begun, written in chunks, finished, read and deleted. What a running attempt has of them is in `attempt_files`.
 //!
-//! Functions in the database decide, each under the lock of the file's row. So chunks may go to any dispatcher, and what is sent
-//! again changes nothing. Each is an own autocommit statement.
+//! Functions in the database decide, under the lock of the file's row, so chunks may go to any dispatcher. Each is an own autocommit statement.
 
 use std::time::Duration;
 
@@ -13,11 +12,11 @@ use uuid::Uuid;
 use super::{StoreError, answer::answer_within};
 use crate::{
     files::{CHUNK_MAX, CallFile, FileName, MimeType},
-    ids::{AttemptId, CallId, FileId, Label},
+    ids::{FileId, Label},
 };
 
 /// How long an answer is waited for. The server bounds its statements, and hashes 32 MiB within a second.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// A file that is to be handed in.
 #[derive(Debug, Clone)]
@@ -451,55 +450,6 @@ pub async fn drop_expired(pool: &PgPool, most: u32) -> Result<u32, StoreError> {
     })
 }
 
-/// The files of a running attempt, in the order of its call; none where it is over. For the role of workers. Locks nothing.
-///
-/// # Errors
-///
-/// Postgres does not answer.
-pub async fn of_attempt(
-    pool: &PgPool,
-    call: CallId,
-    attempt: AttemptId,
-) -> Result<Vec<CallFile>, StoreError> {
-    let doing = "look at the files of an attempt";
-    let asking = sqlx::query(
-        "SELECT file_id, name, mime, bytes, sha256 FROM toolfleet.attempt_files($1, $2)",
-    )
-    .bind(call.0)
-    .bind(attempt.0)
-    .fetch_all(pool);
-    let rows = answer_within(doing, ANSWER_MAX, asking).await?;
-    rows.iter().map(|row| read(doing, row, call_file)).collect()
-}
-
-/// Some bytes of a file that a running attempt has, from this place on, at most [`CHUNK_MAX`]: as much as one chunk has of them; none at the end of the file. `None`: the
-/// attempt is over, or has no such file. For the role of workers. Locks nothing.
-///
-/// # Errors
-///
-/// Postgres does not answer.
-pub async fn read_of_attempt(
-    pool: &PgPool,
-    call: CallId,
-    attempt: AttemptId,
-    file: FileId,
-    at: u64,
-) -> Result<Option<Bytes>, StoreError> {
-    let doing = "read a file of an attempt";
-    let asking = sqlx::query("SELECT toolfleet.read_attempt_file($1, $2, $3, $4, $5) AS data")
-        .bind(call.0)
-        .bind(attempt.0)
-        .bind(file.0)
-        .bind(signed(at))
-        .bind(i32::try_from(CHUNK_MAX).unwrap_or(i32::MAX))
-        .fetch_one(pool);
-    let row = answer_within(doing, ANSWER_MAX, asking).await?;
-    read(doing, &row, |row| {
-        let data: Option<Vec<u8>> = row.try_get("data")?;
-        Ok(data.map(Bytes::from))
-    })
-}
-
 fn file_row(row: &PgRow) -> Result<FileRow, sqlx::Error> {
     Ok(FileRow {
         file_id: FileId(row.try_get("file_id")?),
@@ -512,7 +462,7 @@ fn file_row(row: &PgRow) -> Result<FileRow, sqlx::Error> {
     })
 }
 
-fn call_file(row: &PgRow) -> Result<CallFile, sqlx::Error> {
+pub(super) fn call_file(row: &PgRow) -> Result<CallFile, sqlx::Error> {
     Ok(CallFile {
         file_id: FileId(row.try_get("file_id")?),
         name: row.try_get("name")?,
@@ -533,7 +483,7 @@ fn unsigned(row: &PgRow, column: &str) -> Result<u64, sqlx::Error> {
     Ok(u64::try_from(number).unwrap_or(0))
 }
 
-fn signed(number: u64) -> i64 {
+pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
@@ -541,7 +491,7 @@ fn unknown(verdict: &str) -> sqlx::Error {
     sqlx::Error::Decode(format!("{verdict:?} is not a known verdict").into())
 }
 
-fn read<T>(
+pub(super) fn read<T>(
     doing: &'static str,
     row: &PgRow,
     read: impl FnOnce(&PgRow) -> Result<T, sqlx::Error>,

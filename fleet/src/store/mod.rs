@@ -16,6 +16,7 @@ pub mod answers;
 pub mod approvals;
 pub mod arguments;
 pub mod askers;
+pub mod attempt_files;
 pub mod awaiting;
 pub mod breakers;
 pub mod bulk_retries;

@@ -8,8 +8,7 @@ use time::{OffsetDateTime, UtcOffset, format_description::well_known::Rfc3339};
 use crate::{
     arguments::{self, Limits, nearest, shorten},
     call::{Language, Priority},
-    canonical,
-    files::NAMED_MAX,
+    canonical, files,
     ids::{FileId, IdempotencyKey, InvalidName, Label},
     manifest::Manifest,
     said,
@@ -163,7 +162,7 @@ impl RequestHeaders {
             tool_version: read_one(lines, "Toolfleet-Tool-Version", rules::VERSION, version)?,
             language: read_one(lines, LANGUAGE, rules::LANGUAGE, |text| text.parse().ok())?,
             meta: read_one(lines, "Toolfleet-Meta", rules::META, read_meta)?,
-            files: read_one(lines, "Toolfleet-Files", rules::FILES, read_files)?
+            files: read_one(lines, "Toolfleet-Files", rules::FILES, files::read_list)?
                 .unwrap_or_default(),
             no_store: is_no_store(lines)?,
             trace: TraceContext::from_headers(|name| one_of(lines, name).map(str::to_owned)),
@@ -352,18 +351,6 @@ fn read_meta(text: &str) -> Option<Box<RawValue>> {
     };
     let value = arguments::parse(text.as_bytes(), &limits).ok()?;
     RawValue::from_string(canonical::to_text(&value)).ok()
-}
-
-fn read_files(text: &str) -> Option<Vec<FileId>> {
-    let mut files = Vec::new();
-    for id in text.split(',') {
-        let file = id.trim().parse().ok()?;
-        if files.len() == NAMED_MAX || files.contains(&file) {
-            return None;
-        }
-        files.push(file);
-    }
-    Some(files)
 }
 
 fn digits(text: &str) -> bool {

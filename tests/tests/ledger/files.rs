@@ -6,6 +6,7 @@ use fleet::{
     store::{
         PgPool,
         accept::NewCall,
+        attempt_files,
         files::{
             self, ChunkTaken, FileBegun, FileDeleted, FileFinished, FileQuota, FileRow, NewFile,
         },
@@ -322,7 +323,9 @@ async fn a_file_goes_when_its_time_is_over_and_no_open_call_names_it() {
     assert_eq!(files::drop_expired(&pool, 16).await.unwrap(), 2);
     assert_eq!(files::drop_expired(&pool, 16).await.unwrap(), 0);
     let attempt = worker.claims(call).await;
-    let told = files::of_attempt(&pool, call, attempt).await.unwrap();
+    let told = attempt_files::of_attempt(&pool, call, attempt)
+        .await
+        .unwrap();
     assert_eq!((told.len(), told[0].file_id), (1, kept));
     ledger.ends(succeeded(call, attempt)).await;
     assert_eq!(found(&pool, kept).await, None);
@@ -422,18 +425,20 @@ async fn only_a_running_attempt_reads_the_files_of_its_call() {
     let call = ledger.accepted(naming(&[named])).await;
     let early = claim_of(call).attempt_id;
     let read = async |attempt, file, at| {
-        let part = files::read_of_attempt(&pool, call, attempt, file, at).await;
+        let part = attempt_files::read_of_attempt(&pool, call, attempt, file, at).await;
         part.unwrap()
     };
     assert!(
-        files::of_attempt(&pool, call, early)
+        attempt_files::of_attempt(&pool, call, early)
             .await
             .unwrap()
             .is_empty()
     );
     assert_eq!(read(early, named, 0).await, None);
     let attempt = worker.claims(call).await;
-    let told = files::of_attempt(&pool, call, attempt).await.unwrap();
+    let told = attempt_files::of_attempt(&pool, call, attempt)
+        .await
+        .unwrap();
     assert_eq!(
         (told[0].bytes, told[0].sha256),
         (bytes.len() as u64, hash(&bytes))
@@ -448,7 +453,7 @@ async fn only_a_running_attempt_reads_the_files_of_its_call() {
     ledger.ends(succeeded(call, attempt)).await;
     assert_eq!(read(attempt, named, 0).await, None);
     assert!(
-        files::of_attempt(&pool, call, attempt)
+        attempt_files::of_attempt(&pool, call, attempt)
             .await
             .unwrap()
             .is_empty()

@@ -271,11 +271,11 @@ async fn a_tool_that_stands_in_gets_the_files_if_it_takes_them_and_else_is_not_a
     let file = handed_in(&fleet, "text/plain", b"abc").await;
     let failing = |tool: &str| naming(fleet.submit(tool, &json!({"fails": 9})), &[&file]);
     let stood_in = failing("first").wait().await;
-    assert_eq!(stood_in["state"], "succeeded", "{}", *stood_in);
+    assert_eq!(stood_in["outcome"], "fallback", "{}", *stood_in);
     assert_eq!(stood_in["result"]["tool"], "takes");
     assert_eq!(ids(&stood_in), [&file]);
     let failed = failing("second").wait().await;
-    assert_eq!(failed["state"], "failed", "{}", *failed);
+    assert_eq!(failed["outcome"], "system_error", "{}", *failed);
     let without = fleet.submit("second", &json!({"fails": 9})).wait().await;
     assert_eq!(without["result"]["tool"], "plain", "{}", *without);
 }
