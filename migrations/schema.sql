@@ -2569,6 +2569,15 @@ BEGIN
     RETURN NULL;
 END $$;
 
+CREATE FUNCTION toolfleet.renew_file_key() RETURNS timestamp with time zone
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+    UPDATE toolfleet.file_url_keys
+    SET previous = current, current = uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()), since = clock_timestamp()
+    RETURNING since
+$$;
+
 CREATE FUNCTION toolfleet.require_approval() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -3902,6 +3911,22 @@ CREATE TABLE toolfleet.file_chunks (
 );
 ALTER TABLE ONLY toolfleet.file_chunks ALTER COLUMN data SET STORAGE EXTERNAL;
 
+CREATE TABLE toolfleet.file_url_keys (
+    only_row boolean DEFAULT true NOT NULL,
+    current bytea DEFAULT (uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())) NOT NULL,
+    previous bytea,
+    since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT file_url_keys_current_check CHECK ((octet_length(current) = 32)),
+    CONSTRAINT file_url_keys_only_row_check CHECK (only_row),
+    CONSTRAINT file_url_keys_previous_check CHECK ((octet_length(previous) = 32))
+);
+
+CREATE VIEW toolfleet.file_keys AS
+ SELECT k.current,
+    k.previous,
+    k.since
+   FROM toolfleet.file_url_keys k;
+
 CREATE TABLE toolfleet.kept_files (
     file_id uuid NOT NULL,
     tenant text NOT NULL,
@@ -4504,6 +4529,8 @@ ALTER TABLE ONLY toolfleet.ended_attempts_default
     ADD CONSTRAINT ended_attempts_default_pkey PRIMARY KEY (call_id, attempt_id, late);
 ALTER TABLE ONLY toolfleet.file_chunks
     ADD CONSTRAINT file_chunks_pkey PRIMARY KEY (file_id, at);
+ALTER TABLE ONLY toolfleet.file_url_keys
+    ADD CONSTRAINT file_url_keys_pkey PRIMARY KEY (only_row);
 ALTER TABLE ONLY toolfleet.finished_calls
     ADD CONSTRAINT finished_calls_pkey PRIMARY KEY (call_id);
 ALTER TABLE ONLY toolfleet.finished_calls_default

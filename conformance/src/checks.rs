@@ -15,7 +15,7 @@ use time::OffsetDateTime;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use worker::executors::{
-    AttemptContext, AttemptFiles, LINGER_MAX, Progress, Promise, Returned, Stop,
+    AttemptContext, AttemptFiles, HandedFiles, LINGER_MAX, Progress, Promise, Returned, Stop,
 };
 
 use crate::{
@@ -111,6 +111,7 @@ impl Attempt {
             completion_token: None,
             asked: None,
             files: AttemptFiles::default(),
+            handed: HandedFiles::default(),
             promise: Promise::default(),
         };
         Self { context, drain }

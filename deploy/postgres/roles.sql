@@ -160,7 +160,10 @@ BEGIN
         -- Tokens of clients over HTTP: two functions write them, people see them without their hashes, and gateways compare.
         ('access_tokens',    NULL, 'SELECT', '-'),
         ('tokens',           NULL, 'SELECT', 'org'),
-        ('token_hashes',     NULL, 'SELECT', 'g')
+        ('token_hashes',     NULL, 'SELECT', 'g'),
+        -- Keys of the URLs at which tools fetch files: workers sign, gateways look whether it is true, and nobody else may see them.
+        ('file_url_keys',    NULL, 'SELECT', '-'),
+        ('file_keys',        NULL, 'SELECT', 'wg')
         ) AS tables (what, columns, privilege, whom) WHERE whom <> '-'
     LOOP
         IF one.columns = 'all but done_secret' THEN
@@ -207,6 +210,7 @@ BEGIN
         ('create_token',      'o'),
         ('revoke_token',      'o'),
         ('note_for',          'd'),
+        ('renew_file_key',    'o'),
         ('plain_number',      'o'),
         ('begin_file',        'd'),
         ('write_chunk',       'd'),

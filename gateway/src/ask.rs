@@ -52,8 +52,21 @@ impl Dispatchers {
         question: Question,
         repeatable: Repeatable,
     ) -> Result<Answer, Refused> {
+        self.hear(self.client.ask(question), repeatable).await
+    }
+
+    /// Waits for the answer to what the client asks, as [`Self::ask`] does.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::ask`].
+    pub(crate) async fn hear(
+        &self,
+        asking: impl Future<Output = Result<Answer, AskError>>,
+        repeatable: Repeatable,
+    ) -> Result<Answer, Refused> {
         self.connected().await?;
-        self.client.ask(question).await.map_err(|problem| {
+        asking.await.map_err(|problem| {
             let detail: &dyn std::error::Error = &problem;
             match &problem {
                 AskError::NoResponders { .. } => unavailable(Message::fixed(

@@ -47,12 +47,7 @@ pub(crate) async fn read(
 ) -> Result<Bytes, Refused> {
     let encoding = headers.get(CONTENT_ENCODING);
     if encoding.is_some_and(|encoding| encoding != "identity") {
-        let what = Message::fixed(
-            "the body must not be compressed: leave out Content-Encoding",
-            "请求体不能压缩：请去掉 Content-Encoding",
-        );
-        let refused = Refused::new(Code::HeaderInvalid, what);
-        return Err(refused.status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+        return Err(compressed());
     }
     let announced = headers.get(CONTENT_LENGTH);
     let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
@@ -85,6 +80,16 @@ async fn gather(body: Body, bytes_max: usize, room: usize) -> Result<Bytes, Refu
         whole.extend_from_slice(&piece);
     }
     Ok(whole.freeze())
+}
+
+/// The body is not as it is.
+pub(crate) fn compressed() -> Refused {
+    let what = Message::fixed(
+        "the body must not be compressed: leave out Content-Encoding",
+        "请求体不能压缩：请去掉 Content-Encoding",
+    );
+    let refused = Refused::new(Code::HeaderInvalid, what);
+    refused.status(StatusCode::UNSUPPORTED_MEDIA_TYPE)
 }
 
 fn too_large(bytes_max: usize) -> Refused {

@@ -69,6 +69,9 @@ pub struct Config {
     /// Streams of events of one token, or from one address where nobody is asked for a token; further ones are refused.
     #[arg(long, env = "GATEWAY_STREAMS_EACH_MAX", default_value_t = 1_024)]
     pub streams_each_max: usize,
+    /// The most bytes of a file that is sent to it; 32 MiB (33554432) are the most that the fleet keeps.
+    #[arg(long, env = "GATEWAY_FILES_BYTES_MAX", default_value_t = 33_554_432)]
+    pub files_bytes_max: u64,
     /// Connections to Postgres, for the history and the tokens.
     #[arg(long, env = "GATEWAY_READ_CONNECTIONS", default_value_t = 4)]
     pub read_connections: u32,
@@ -108,6 +111,9 @@ impl Config {
         }
         if !(1..=self.streams_max).contains(&self.streams_each_max) {
             wrong.push("GATEWAY_STREAMS_EACH_MAX must be 1 to GATEWAY_STREAMS_MAX".to_owned());
+        }
+        if !(1..=33_554_432).contains(&self.files_bytes_max) {
+            wrong.push("GATEWAY_FILES_BYTES_MAX must be 1 to 33554432".to_owned());
         }
         if !(1..=64).contains(&self.read_connections) {
             wrong.push("GATEWAY_READ_CONNECTIONS must be 1 to 64".to_owned());
@@ -168,9 +174,11 @@ mod tests {
             "5",
             "--streams-each-max",
             "6",
+            "--files-bytes-max",
+            "0",
             "--read-connections",
             "0",
         ]);
-        assert_eq!(said.len(), 4, "{said:?}");
+        assert_eq!(said.len(), 5, "{said:?}");
     }
 }

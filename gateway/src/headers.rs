@@ -27,6 +27,12 @@ pub(crate) const PREFER: HeaderName = HeaderName::from_static("prefer");
 pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// The session of a call.
 pub(crate) const SESSION: HeaderName = HeaderName::from_static("toolfleet-session");
+/// What a file is called.
+pub(crate) const FILE_NAME: HeaderName = HeaderName::from_static("toolfleet-file-name");
+/// The hash of what is sent.
+pub(crate) const CONTENT_DIGEST: HeaderName = HeaderName::from_static("content-digest");
+/// The hash of a file, of which perhaps a part is sent.
+pub(crate) const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 /// The same key is the same call.
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 

@@ -11,7 +11,7 @@
 //! - `ask` asks the dispatchers, `referents` looks at whose answers stand in arguments, `submit` makes a call and waits for it, `wait` waits for one whose id is known; `views` says why the history
 //!   cannot be read; `openapi` is the document that describes the API;
 //! - `events` follows sessions for who may (`follower`), and sends what it hears; `turns` makes many calls as one
-//!   turn and tells them through the speaker;
+//!   turn and tells them through the speaker; `files` brings files to the dispatchers and back, a piece at a time;
 //! - `answer` makes their answer one over HTTP, by the table in `status`; `refusal` is what the gateway says itself, `headers` their names;
 //! - `speaker` makes one stream of many calls, as a pure fold;
 //! - `state` is what all endpoints work on, `run` starts and stops it in order.
@@ -38,6 +38,7 @@ mod submit;
 mod wait;
 
 mod events;
+mod files;
 mod follower;
 mod turns;
 

@@ -9,6 +9,7 @@ use fleet::{
     store::{
         migrate,
         rights::{self, Duty},
+        file_keys::KnownFileKeys,
         session::Postgres,
     },
     tokens::KnownTokens,
@@ -23,6 +24,7 @@ use crate::{
     config::{Auth, Config},
     edge::{hosts::Expected, listener::Serving, peers::Peers},
     error::RunError,
+    files::Files,
     events::{keeper::Keeper, places::StreamPlaces, sessions::Sessions},
     state::Gateway,
     turns::waited::AnswersWaited,
@@ -109,6 +111,7 @@ impl Started {
             dispatchers,
             sessions: Sessions::new(keeper, views.clone(), tasks.clone(), stopping.clone()),
             streams: StreamPlaces::new(config.streams_max, config.streams_each_max),
+            files: Files::new(config.files_bytes_max, KnownFileKeys::new(views.clone())),
             views,
             expected: Expected::new(config.listen, &config.allowed_hosts, &config.cors_origins),
             authority,

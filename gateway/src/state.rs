@@ -8,6 +8,7 @@ use crate::{
     auth::Authority,
     edge::hosts::Expected,
     events::{places::StreamPlaces, sessions::Sessions},
+    files::Files,
     turns::waited::AnswersWaited,
 };
 
@@ -26,6 +27,8 @@ pub(crate) struct Gateway {
     pub(crate) sessions: Sessions,
     /// The streams that are open.
     pub(crate) streams: StreamPlaces,
+    /// The files that go through it.
+    pub(crate) files: Files,
     /// The turns whose final call is waited for.
     pub(crate) answers_waited: AnswersWaited,
     /// Cancelled when waiting requests are to be answered with where their calls stand.

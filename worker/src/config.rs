@@ -16,7 +16,7 @@ use fleet::{
 };
 use secrecy::SecretString;
 
-use crate::executors::process::SandboxDemand;
+use crate::{executors::process::SandboxDemand, handover::GatewayUrl};
 
 /// The settings of a worker.
 #[derive(Debug, Clone, Args)]
@@ -75,6 +75,10 @@ pub struct Config {
     /// Without it this worker runs no tools with `database: fleet`.
     #[arg(long, env = "WORKER_TOOL_DATABASE_URL", hide_env_values = true, value_parser = secret)]
     pub tool_database_url: Option<SecretString>,
+    /// Where tools over HTTP and NATS find a gateway, as `https://tools.example`: they fetch the files of their calls there. Without it
+    /// such a tool is not asked where its call has files.
+    #[arg(long, env = "WORKER_GATEWAY_URL", value_name = "URL")]
+    pub gateway_url: Option<GatewayUrl>,
     /// A folder of this user's own on a local disk, in which workers of this machine prove that those before them are gone.
     /// Without it: `$RUNTIME_DIRECTORY`, `/run/toolfleet` if it is this user's, or a folder below the one for temporary files.
     #[arg(long, env = "WORKER_STATE_DIR", value_name = "DIR")]

@@ -32,6 +32,7 @@ use crate::{
     },
     files::AttemptFiles,
     gate,
+    handover::HandedFiles,
     intercept::{Around, Observe, OutputSchema, Own, Repetition},
     news::{News, Teller},
     onion::Round,
@@ -108,6 +109,12 @@ async fn start(
     if let Some(execution) = why_not(worker, attempt) {
         return execution;
     }
+    if !context.files.is_empty() {
+        match Box::pin(hand_over(worker, attempt, tool, &context)).await {
+            Ok(handed) => context.handed = handed,
+            Err(execution) => return execution,
+        }
+    }
     reached(Checkpoint::Starting);
     let mut around = Around {
         observe: Observe {
@@ -142,22 +149,27 @@ async fn start(
     execution
 }
 
-/// Why the attempt may start nothing any more, if it may not.
-fn why_not(worker: &WorkerProcess, attempt: &Attempt) -> Option<Execution> {
-    if !worker.may_start() {
-        let what = Message::fixed(
-            "the worker's lease ran out before the tool was started",
-            "工具还没有启动，worker 的租约就到期了",
-        );
-        return Some(taken_back(TakenBack::LeaseOver, what));
+/// Hands the files of the call over to its tool, or to one in its place. `Err`: nothing is started.
+pub(crate) async fn hand_over(
+    worker: &WorkerProcess,
+    attempt: &Attempt,
+    tool: &Tool,
+    context: &AttemptContext,
+) -> Result<HandedFiles, Execution> {
+    let handing = worker.handover.hand_over(&tool.manifest.executor, context);
+    let not_started = |failure| Execution::Ran(Outcome::NotStarted(failure));
+    let handed = handing.await.map_err(not_started)?;
+    // That may have taken a while.
+    match why_not_any_more(worker, attempt) {
+        Some(execution) => Err(execution),
+        None => Ok(handed),
     }
-    if attempt.entry.stop.asked() == Some(StopReason::Cancelled) {
-        let what = Message::fixed(
-            "the call was cancelled before the tool was started",
-            "这次调用在工具启动之前被取消",
-        );
-        let failure = ToolFailure::new(Code::Cancelled, what);
-        return Some(Execution::TakenBack(TakenBack::CancelledBefore, failure));
+}
+
+/// Why the attempt may start nothing, if it may not.
+fn why_not(worker: &WorkerProcess, attempt: &Attempt) -> Option<Execution> {
+    if let Some(execution) = why_not_any_more(worker, attempt) {
+        return Some(execution);
     }
     if attempt.is_late() {
         let what = Message::fixed(
@@ -181,6 +193,26 @@ fn why_not(worker: &WorkerProcess, attempt: &Attempt) -> Option<Execution> {
     })
 }
 
+/// Why a moment is too late to start anything, if it is.
+fn why_not_any_more(worker: &WorkerProcess, attempt: &Attempt) -> Option<Execution> {
+    if !worker.may_start() {
+        let what = Message::fixed(
+            "the worker's lease ran out before the tool was started",
+            "工具还没有启动，worker 的租约就到期了",
+        );
+        return Some(taken_back(TakenBack::LeaseOver, what));
+    }
+    if attempt.entry.stop.asked() == Some(StopReason::Cancelled) {
+        let what = Message::fixed(
+            "the call was cancelled before the tool was started",
+            "这次调用在工具启动之前被取消",
+        );
+        let failure = ToolFailure::new(Code::Cancelled, what);
+        return Some(Execution::TakenBack(TakenBack::CancelledBefore, failure));
+    }
+    None
+}
+
 /// Runs the executor. `Err`: it panicked, or did not come back in time.
 pub(crate) async fn run(
     prepared: Box<dyn Prepared>,
@@ -188,11 +220,18 @@ pub(crate) async fn run(
 ) -> Result<Execution, Execution> {
     let until = context.until + LINGER_MAX + BACKSTOP;
     let token = context.completion_token.clone();
+    let signatures = context.handed.secrets();
+    if !signatures.is_empty() {
+        context.progress.hide(&signatures);
+    }
     let running = AssertUnwindSafe(prepared.run(context)).catch_unwind();
     match timeout_at(until, running).await {
         Ok(Ok(mut returned)) => {
             if let Some(token) = &token {
                 returned.outcome = redact::without_token(returned.outcome, token);
+            }
+            if !signatures.is_empty() {
+                returned.outcome = redact::without(returned.outcome, &signatures);
             }
             Ok(answered(returned))
         }
@@ -385,6 +424,7 @@ pub(crate) fn context_of(
         asked: claimed.asked.clone().filter(|_| is_own(attempt, tool)),
         // Another one is asked only where it takes them.
         files: attempt.files.clone(),
+        handed: HandedFiles::default(),
         promise: Promise::of(&attempt.tool),
     }
 }

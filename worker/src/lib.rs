@@ -59,7 +59,7 @@
 //!
 //! - `stage` has the values that go from step to step; `arguments` has what the tool gets of a call's; `gate`, `claim`, `execute`, `intercept`, `executors`, `conclude`,
 //!   `complete` and `dispose` are its parts. `onion` takes a call through the interceptors of the program. `retry_budgets` bounds
-//!   how often a tool that fails is tried again, `timeouts` has those that the fleet learns. `large_results` says whether callers get a part of an answer. `redact` masks sensitive values, `late` records outcomes that came too late.
+//!   how often a tool that fails is tried again, `timeouts` has those that the fleet learns. `large_results` says whether callers get a part of an answer. `redact` masks sensitive values, `handover` hands the files of calls over, `late` records outcomes that came too late.
 //! - `heartbeat` keeps the lease, `leave` gives it up, `neighbours` fences dead workers of this machine. `cancel` ends attempts
 //!   of cancelled calls, `progress` is what a tool tells while it runs, `parts` bounds the parts of its answer. `programs` has the slots of process tools, `inability` writes which
 //!   tools cannot run here, `lacks` says it in the log once. `guard` is the small process between the worker and a process tool.
@@ -88,6 +88,7 @@ mod claim;
 mod running;
 
 mod execute;
+mod handover;
 
 mod files;
 
@@ -154,6 +155,7 @@ mod builder;
 
 pub use fleet::{
     call::Effect,
+    files::CallFile,
     wire::part::{Image, Part},
 };
 
@@ -161,8 +163,9 @@ pub use crate::{
     builder::{Builder, Worker},
     config::Config,
     error::RunError,
+    handover::GatewayUrl,
     interceptor::Interceptor,
     read_result::reader_of,
     run::run,
-    tool::{Tool, ToolContext, ToolError},
+    tool::{FileError, FileReader, Tool, ToolContext, ToolError},
 };

@@ -26,6 +26,7 @@ use fleet::{
     secrets::Secrets,
     store::{
         answers::Looking,
+        file_keys::KnownFileKeys,
         ledger::{Claiming, Completing},
         rights::Duty,
         session::Postgres,
@@ -58,6 +59,7 @@ use crate::{
         sql::SqlExecutor,
     },
     fallback::counts::FallbackCounts,
+    handover::{Handover, folder::FileFolders, urls::FileUrls},
     heartbeat, inability, intake,
     lacks::SaidLacks,
     large_results::counts::LargeResultCounts,
@@ -194,6 +196,13 @@ impl Started {
             completing: Completing::start(&postgres, &mut lanes),
             executors,
             secrets: Secrets::new(config.secrets.clone()),
+            handover: Handover::new(
+                FileFolders::new(),
+                FileUrls::new(
+                    config.gateway_url.clone(),
+                    KnownFileKeys::new(pool.clone()),
+                ),
+            ),
             completion_tokens,
             interceptors,
             // As many as there may be attempts, and as many again.

@@ -29,6 +29,7 @@ use crate::{
     cache::counts::CacheCounts,
     executors::registry::Executors,
     fallback::counts::FallbackCounts,
+    handover::Handover,
     lacks::SaidLacks,
     large_results::counts::LargeResultCounts,
     onion::{Hearing, Link},
@@ -67,6 +68,8 @@ pub(crate) struct WorkerProcess {
     pub(crate) completing: Completing,
     pub(crate) executors: Executors,
     pub(crate) secrets: Secrets,
+    /// Hands the files of calls over to tools.
+    pub(crate) handover: Handover,
     /// The secret of the tokens of tools that may answer later.
     pub(crate) completion_tokens: TokenSecret,
     /// The interceptors of the program, by their order.

@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 use worker::{
     Effect, Tool, ToolContext, ToolError,
     executors::{
-        AttemptContext, AttemptFiles, Executor, LINGER_MAX, Progress, Promise, Returned, Stop,
-        native::NativeExecutor,
+        AttemptContext, AttemptFiles, Executor, HandedFiles, LINGER_MAX, Progress, Promise,
+        Returned, Stop, native::NativeExecutor,
     },
 };
 
@@ -169,6 +169,7 @@ impl Scene {
             completion_token: None,
             asked: None,
             files: AttemptFiles::default(),
+            handed: HandedFiles::default(),
             promise: Promise::default(),
         };
         prepared.unwrap().run(context).await

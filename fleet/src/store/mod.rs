@@ -28,6 +28,7 @@ pub mod controls;
 mod decision;
 pub mod expiry;
 pub mod figures;
+pub mod file_keys;
 pub mod files;
 pub mod followers;
 pub mod health;

@@ -6,6 +6,7 @@ pub mod encoded;
 pub mod envelope;
 pub mod error;
 pub mod event;
+pub mod file_url;
 pub mod headers;
 pub mod part;
 pub mod pointer;

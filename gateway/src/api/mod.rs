@@ -10,6 +10,7 @@ mod completion;
 mod control;
 mod decide;
 mod events;
+mod files;
 mod history;
 mod openapi;
 mod output;
@@ -82,6 +83,11 @@ fn routes() -> Vec<Route> {
         get("/v1/turns/{turn}", turns::one),
         get("/v1/turns/{turn}/events", turn_events::follow),
         post("/v1/turns/{turn}/outputs", turn_outputs::hand_in),
+        post("/v1/files", files::upload_one),
+        get("/v1/files/{file}", files::download_one),
+        delete("/v1/files/{file}", files::delete_one),
+        // The signature in the query is the right.
+        get("/v1/files/{file}/signed", files::signed).asking(Asks::Nobody),
         get("/v1/history", history::list),
         get("/v1/history/{call}", history::one),
         get("/v1/tools", tools::list),
@@ -122,6 +128,19 @@ where
         path,
         asks: Asks::Token,
         answers: routing::post(handler),
+    }
+}
+
+fn delete<H, T>(path: &'static str, handler: H) -> Route
+where
+    H: Handler<T, Arc<Gateway>>,
+    T: 'static,
+{
+    Route {
+        method: Method::DELETE,
+        path,
+        asks: Asks::Token,
+        answers: routing::delete(handler),
     }
 }
 

@@ -33,16 +33,17 @@ use crate::{
     state::Gateway,
 };
 
-const METHODS: HeaderValue = HeaderValue::from_static("GET, POST");
+const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
 /// What a page may send.
 const SENT: HeaderValue = HeaderValue::from_static(
-    "Authorization, Content-Type, Idempotency-Key, Prefer, Cache-Control, traceparent, tracestate, baggage, \
-     Last-Event-ID, Toolfleet-Deadline-Ms, Toolfleet-Language, Toolfleet-Meta, Toolfleet-On-Disconnect, Toolfleet-Priority, Toolfleet-Run, \
+    "Authorization, Content-Type, Idempotency-Key, Prefer, Cache-Control, Content-Digest, Content-Disposition, Range, If-Range, \
+     Repr-Digest, traceparent, tracestate, baggage, \
+     Last-Event-ID, Toolfleet-Deadline-Ms, Toolfleet-File-Name, Toolfleet-Files, Toolfleet-Language, Toolfleet-Meta, Toolfleet-On-Disconnect, Toolfleet-Priority, Toolfleet-Run, \
      Toolfleet-Run-Deadline, Toolfleet-Session, Toolfleet-Tenant, Toolfleet-Tool-Version",
 );
 /// What a page may read.
 const SHOWN: HeaderValue = HeaderValue::from_static(
-    "Location, Retry-After, Toolfleet-Answer, Toolfleet-Call-Id, Toolfleet-Degraded, Toolfleet-Outcome, Toolfleet-State",
+    "Accept-Ranges, Content-Disposition, Content-Range, ETag, Location, Repr-Digest, Retry-After, Toolfleet-Answer, Toolfleet-Call-Id, Toolfleet-Degraded, Toolfleet-Outcome, Toolfleet-State",
 );
 /// How long a browser remembers what it was told, in seconds.
 const REMEMBERED: HeaderValue = HeaderValue::from_static("600");

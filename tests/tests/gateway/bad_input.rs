@@ -206,12 +206,11 @@ async fn every_path_query_and_method_that_is_none_is_refused_by_name() {
             let Some(path) = endpoint.named(name) else {
                 continue;
             };
-            let request = match endpoint.is_post() {
-                true => web.post(&path, endpoint.body.clone()),
-                false => web.get(&path),
-            };
-            let answer = request.send().await;
-            let expected: &[u16] = match endpoint.template.contains("{token}") {
+            let answer = endpoint.at(web, &path).send().await;
+            // What is wrong with a secret in a URL is not said.
+            let secrets = ["{token}", "/signed"];
+            let is_secret = secrets.iter().any(|part| endpoint.template.contains(part));
+            let expected: &[u16] = match is_secret {
                 true => &[404],
                 false => &[400],
             };
@@ -232,11 +231,7 @@ async fn every_path_query_and_method_that_is_none_is_refused_by_name() {
         ] {
             let path = endpoint.path.split('?').next().unwrap();
             let path = format!("{path}?{query}");
-            let request = match endpoint.is_post() {
-                true => web.post(&path, endpoint.body.clone()),
-                false => web.get(&path),
-            };
-            let answer = request.send().await;
+            let answer = endpoint.at(web, &path).send().await;
             assert_eq!(told(&answer), is(400, "invalid_arguments"), "{path}");
             tried += 1;
         }
@@ -254,7 +249,12 @@ async fn every_path_query_and_method_that_is_none_is_refused_by_name() {
             );
             tried += 1;
         }
+        let same = all.iter().filter(|one| one.template == endpoint.template);
+        let methods: Vec<&str> = same.map(|one| one.method.as_str()).collect();
         for method in ["PUT", "DELETE", "PATCH", "TRACE", "BREW", "OPTIONS"] {
+            if methods.contains(&method) {
+                continue;
+            }
             let line = format!("{method} {} HTTP/1.1", endpoint.path);
             let answer = web.request(&line).send().await;
             assert_eq!(told(&answer), is(405, "not_found"), "{line}");
@@ -310,7 +310,9 @@ async fn every_body_that_is_none_is_refused_by_name() {
         // A verdict is what is asked for there.
         let code = |answer: &WebAnswer| (answer.status, answer.code());
         let refused = |code: &str| (if is_check { 200 } else { 400 }, code.to_owned());
-        for (body, expected) in bodies() {
+        let read = bodies();
+        let read = read.into_iter().filter(|_| !endpoint.takes_anything());
+        for (body, expected) in read {
             // The calls of a batch are parsed one by one.
             let is_of_many = ["/v1/batch", "/v1/turns"].contains(&endpoint.path.as_str())
                 || endpoint.path.ends_with("/outputs");
@@ -331,8 +333,8 @@ async fn every_body_that_is_none_is_refused_by_name() {
             );
             tried += 1;
         }
-        for body in DOUBLED {
-            let answer = web.post(&endpoint.path, body).send().await;
+        for body in DOUBLED.iter().filter(|_| !endpoint.takes_anything()) {
+            let answer = web.post(&endpoint.path, *body).send().await;
             let (status, code) = code(&answer);
             assert_eq!(status, refused("").0, "{body}");
             let codes = ["duplicate_key", "invalid_arguments"];

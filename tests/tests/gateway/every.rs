@@ -28,10 +28,7 @@ impl Example {
 
     /// The request, with its body.
     pub(crate) fn request(&self, web: Web) -> WebRequest {
-        match self.is_post() {
-            true => web.post(&self.path, self.body.clone()),
-            false => web.get(&self.path),
-        }
+        self.at(web, &self.path)
     }
 
     /// The request without a body, which says that one comes.
@@ -41,6 +38,19 @@ impl Example {
             true => request.header("Content-Length", "10"),
             false => request,
         }
+    }
+
+    /// The same at another path.
+    pub(crate) fn at(&self, web: Web, path: &str) -> WebRequest {
+        match self.is_post() {
+            true => web.post(path, self.body.clone()),
+            false => web.request(&format!("{} {path} HTTP/1.1", self.method)),
+        }
+    }
+
+    /// Whether its body is a file, which may be anything.
+    pub(crate) fn takes_anything(&self) -> bool {
+        self.template == "/v1/files"
     }
 
     /// The path with this in the place of its name; `None`: it has none.
@@ -80,6 +90,7 @@ fn example(call: &str, template: &str, method: &str, operation: &Value) -> Examp
         .replace("{call}", call)
         .replace("{session}", "s-1")
         .replace("{turn}", &format!("turn_{}", "0af9".repeat(8)))
+        .replace("{file}", "0193a1b2-c3d4-7e5f-8a6b-0123456789ab")
         .replace("{token}", "x.y");
     let query = match operation["operationId"].as_str().unwrap() {
         "call_by_key" => "?tool=look&idempotency_key=k",

@@ -8,6 +8,7 @@ mod calls;
 
 mod check;
 mod decisions;
+mod files;
 mod listing;
 
 mod control;

@@ -166,6 +166,19 @@ pub(crate) fn endpoints(call: &str) -> Vec<(&'static str, String, String, &'stat
             String::new(),
             &[Scope::Read],
         ),
+        ("POST", "/v1/files".into(), "a".into(), &[Scope::Call]),
+        (
+            "GET",
+            "/v1/files/0193a1b2-c3d4-7e5f-8a6b-0123456789ab".into(),
+            String::new(),
+            &[Scope::Call, Scope::Read],
+        ),
+        (
+            "DELETE",
+            "/v1/files/0193a1b2-c3d4-7e5f-8a6b-0123456789ab".into(),
+            String::new(),
+            &[Scope::Call],
+        ),
         (
             "GET",
             "/v1/tools".into(),
@@ -238,7 +251,7 @@ pub(crate) fn endpoints(call: &str) -> Vec<(&'static str, String, String, &'stat
 pub(crate) fn request(web: Web, method: &str, path: &str, body: &str) -> WebRequest {
     match method {
         "POST" => web.post(path, body),
-        _ => web.get(path),
+        _ => web.request(&format!("{method} {path} HTTP/1.1")),
     }
 }
 

@@ -414,6 +414,11 @@ const MATRIX: &[(&str, &str)] = &[
     ),
     ("morg", "SELECT * FROM toolfleet.tokens"),
     ("mg", "SELECT hash FROM toolfleet.token_hashes"),
+    // Whoever signs the URLs of files, or looks whether that is true, sees the keys; a person makes a new one.
+    ("mwg", "SELECT current FROM toolfleet.file_keys"),
+    ("m", "SELECT current FROM toolfleet.file_url_keys"),
+    ("m", "UPDATE toolfleet.file_url_keys SET previous = NULL"),
+    ("mo", "SELECT toolfleet.renew_file_key()"),
     ("m", "SELECT hash FROM toolfleet.access_tokens"),
     (
         "m",

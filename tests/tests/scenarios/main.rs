@@ -66,6 +66,7 @@ mod files;
 mod native;
 mod own_executor;
 mod own_tcp;
+mod handover;
 mod parts;
 
 mod interceptors;

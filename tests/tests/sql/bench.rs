@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use worker::executors::{
-    AttemptContext, AttemptFiles, Executor as _, Progress, Promise, Returned, Stop,
+    AttemptContext, AttemptFiles, Executor as _, HandedFiles, Progress, Promise, Returned, Stop,
     sql::SqlExecutor,
 };
 
@@ -153,6 +153,7 @@ pub(crate) fn context(time: Duration) -> AttemptContext {
         completion_token: None,
         asked: None,
         files: AttemptFiles::default(),
+        handed: HandedFiles::default(),
         promise: Promise::default(),
     }
 }

@@ -41,6 +41,8 @@ pub(crate) struct ChildSpec {
     pub(crate) http_port: u16,
     /// Where callers find the API; for gateways.
     pub(crate) listen_port: u16,
+    /// Where tools find the first gateway, if there is one; for workers.
+    pub(crate) gateway_url: Option<String>,
     /// The id with which it identifies itself.
     pub(crate) instance: Uuid,
     pub(crate) nats_url: String,
@@ -109,6 +111,9 @@ impl ChildSpec {
             flag("--drain-timeout", format!("{}s", DRAIN.as_secs()));
             flag("--secrets", self.secrets.to_string_lossy().into_owned());
             flag("--state-dir", self.state_dir.to_string_lossy().into_owned());
+            if let Some(url) = &self.gateway_url {
+                flag("--gateway-url", url.clone());
+            }
         }
         arguments
     }
@@ -158,6 +163,7 @@ mod tests {
             program: "toolfleet".into(),
             http_port: 8080,
             listen_port: 8233,
+            gateway_url: Some("http://127.0.0.1:8233".into()),
             instance: Uuid::nil(),
             nats_url: String::new(),
             database_url: "postgres://secret".into(),
@@ -174,7 +180,7 @@ mod tests {
         assert_eq!(
             spec(Role::Worker(2)).arguments().join(" "),
             "worker --parent-pipe --http 127.0.0.1:8080 --instance 00000000-0000-0000-0000-000000000000 --name dev-worker-2 --concurrency 4 --drain-timeout 10s \
-             --secrets /data/secrets --state-dir /data/workers"
+             --secrets /data/secrets --state-dir /data/workers --gateway-url http://127.0.0.1:8233"
         );
         assert_eq!(
             spec(Role::Gateway(1)).arguments().join(" "),

@@ -373,6 +373,8 @@ impl Dev {
             listen_ports[first] = choice.port;
         }
         let program = program(options)?;
+        let url = |(choice, _token): &(Choice, String)| format!("http://127.0.0.1:{}", choice.port);
+        let gateway_url = gateway.as_ref().map(url);
         let specs: Vec<ChildSpec> = roles
             .into_iter()
             .zip(ports.into_iter().zip(listen_ports))
@@ -381,6 +383,7 @@ impl Dev {
                 program: program.clone(),
                 http_port,
                 listen_port,
+                gateway_url: gateway_url.clone(),
                 instance: Uuid::new_v4(),
                 nats_url: servers.nats_url.clone(),
                 database_url: servers.database_url.clone(),
@@ -392,16 +395,13 @@ impl Dev {
             })
             .collect();
         let http_url = format!("http://{}", specs[0].address());
-        let api = |(choice, token): &(Choice, String)| {
-            let url = format!("http://127.0.0.1:{}", choice.port);
-            (url, token.clone())
-        };
+        let api = gateway_url.zip(gateway.as_ref().map(|(_choice, token)| token.clone()));
         self.board.locate(Urls {
             nats: servers.nats_url.clone(),
             database: servers.database_url.clone(),
             tool_database: servers.tool_database_url.clone(),
             http: http_url,
-            gateway: gateway.as_ref().map(api),
+            gateway: api,
         });
 
         http.release();

@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use super::stop::Stop;
-use crate::{answer::Promise, files::AttemptFiles, progress::Progress};
+use crate::{answer::Promise, files::AttemptFiles, handover::HandedFiles, progress::Progress};
 
 /// What a tool is told about the attempt, and what bounds it.
 #[derive(Debug, Clone)]
@@ -55,6 +55,8 @@ pub struct AttemptContext {
     pub asked: Option<Box<Asked>>,
     /// The files that the call names.
     pub files: AttemptFiles,
+    /// The folder or the URLs of the files of the call, where it has some and its tool is of a kind that gets them so.
+    pub handed: HandedFiles,
     /// The schema of the answer, for an executor that must check it before it commits.
     pub promise: Promise,
 }

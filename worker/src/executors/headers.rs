@@ -8,11 +8,18 @@ use fleet::{
 use secrecy::ExposeSecret;
 
 use super::{AttemptContext, later};
+use crate::handover::urls::FileUrl;
 
 /// The header of the idempotency key, which all attempts of a call share.
 pub(crate) const KEY: &str = "Idempotency-Key";
 
-/// Names and values in a stable order: the key first, then the facts, the token of an answer that may come later, and the trace. Values are one line of ASCII.
+/// The header with the ids of the files of the call.
+pub(crate) const FILES: &str = "Toolfleet-Files";
+/// The header of a file and the URL at which it is; there is a line for each.
+pub(crate) const FILE_URL: &str = "Toolfleet-File-Url";
+
+/// Names and values in a stable order: the key first, then the facts, the token of an answer that may come later, the files, and the trace.
+/// Values are one line of ASCII. Only [`FILE_URL`] may stand there more than once.
 ///
 /// # Errors
 ///
@@ -32,6 +39,21 @@ pub(crate) fn headers(context: &AttemptContext) -> Result<Vec<(String, String)>,
     }
     if let Some(token) = &context.completion_token {
         headers.push((later::TOKEN.to_owned(), token.expose_secret().to_owned()));
+    }
+    if !context.files.is_empty() {
+        let ids = context
+            .files
+            .list()
+            .iter()
+            .map(|file| file.file_id.to_string());
+        let ids: Vec<String> = ids.collect();
+        headers.push((FILES.to_owned(), ids.join(",")));
+    }
+    for FileUrl { file, url, .. } in context.handed.urls() {
+        headers.push((
+            FILE_URL.to_owned(),
+            format!("{file} {}", url.expose_secret()),
+        ));
     }
     let trace = &context.trace;
     for (name, value) in [

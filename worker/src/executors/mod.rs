@@ -37,4 +37,4 @@ pub use self::{
     redact::{hidden, missing_secret, redact, veil},
     stop::{Stop, StopReason},
 };
-pub use crate::{answer::Promise, files::AttemptFiles, progress::Progress};
+pub use crate::{answer::Promise, files::AttemptFiles, handover::HandedFiles, progress::Progress};

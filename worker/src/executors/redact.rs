@@ -86,8 +86,12 @@ pub fn veil(outcome: Outcome, hidden: &[SecretString]) -> Outcome {
 
 /// The outcome without the token with which the tool may answer later, in whatever it says: who reads that could answer for it.
 pub(crate) fn without_token(outcome: Outcome, token: &SecretString) -> Outcome {
-    let hidden = of_token(token);
-    veil(outcome.reworded(|text| redact(text, &hidden)), &hidden)
+    without(outcome, &of_token(token))
+}
+
+/// The outcome without these, in whatever it says.
+pub(crate) fn without(outcome: Outcome, hidden: &[SecretString]) -> Outcome {
+    veil(outcome.reworded(|text| redact(text, hidden)), hidden)
 }
 
 /// What must not be repeated of a token. What proves it is behind the call's id, which is no secret.

@@ -338,6 +338,13 @@ impl OtherRun<'_> {
         let call = attempt.claimed.call_id;
         let span = outer.in_scope(|| spans::execute_tool(call, &tool.manifest.name));
         let mut context = context_of(attempt, tool, until, &span);
+        if !context.files.is_empty() {
+            let handing = execute::hand_over(self.worker, attempt, tool, &context);
+            match Box::pin(handing).await {
+                Ok(handed) => context.handed = handed,
+                Err(execution) => return execution,
+            }
+        }
         let mut around = Around {
             observe: Observe {
                 tool: Arc::clone(tool),

@@ -29,6 +29,9 @@ pub(crate) struct Start {
     /// The folder of the pipe into which it writes what it tells while it runs, if it has one, and the pipe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) fifo: Option<(PathBuf, PathBuf)>,
+    /// The folder with the files of its call, if it has some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) files: Option<PathBuf>,
     /// Whose program it is.
     pub(crate) attempt: AttemptId,
     /// How many bytes of stdin follow.
@@ -116,6 +119,7 @@ mod tests {
             cwd: None,
             sandbox: None,
             fifo: None,
+            files: None,
             attempt: AttemptId::generate(),
             input_bytes,
         }

@@ -242,18 +242,19 @@ fn begin(
         Some(_) | None => None,
     };
     let (tool, stdin) = start_tool(start, tmp.as_ref())?;
-    // The worker removes it, too, unless it is gone by then.
+    // The worker removes both, too, unless it is gone by then.
     let fifo = start.fifo.clone().map(|(folder, _)| Tmp::made(folder));
+    let files = start.files.clone().map(Tmp::made);
     to_feeder.send(stdin).expect("the feeder waits for it");
     to_reaper.send(()).expect("the reaper waits for it");
     if let Some(to_count) = to_count {
         to_count.send(()).expect("the counter waits for it");
     }
-    Ok((tool, inbox, (tmp, fifo)))
+    Ok((tool, inbox, [tmp, fifo, files]))
 }
 
-/// What is removed when the tool's processes are gone: its own folder, and that of its pipe.
-type Folders = (Option<Tmp>, Option<Tmp>);
+/// What is removed when the tool's processes are gone: its own folder, that of its pipe, and that with the files of its call.
+type Folders = [Option<Tmp>; 3];
 
 /// The thread that counts what a tool with a sandbox uses; it waits for a word.
 fn start_counting(start: &Start, events: &SyncSender<Event>) -> io::Result<Option<SyncSender<()>>> {
@@ -327,6 +328,7 @@ fn start_launcher(
         sandbox: sandbox.clone(),
         tmp: tmp.map(|tmp| tmp.path().to_owned()),
         fifo: start.fifo.clone().map(|(_, fifo)| fifo),
+        files: start.files.clone(),
         cwd: start.cwd.clone(),
     };
     let launch = serde_json::to_string(&launch).map_err(io::Error::other)?;

@@ -2,14 +2,16 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use fleet::{call::Language, fencing::WorkerLock, ids::CallId, wire::part::Part};
+use fleet::{
+    call::Language, fencing::WorkerLock, files::CallFile, ids::CallId, wire::part::Part,
+};
 use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::error::ToolError;
+use super::{error::ToolError, file::FileReader};
 use crate::executors::AttemptContext;
 
 /// What a tool is told about the call it runs for, and how it answers. Clones belong to the same attempt.
@@ -134,6 +136,16 @@ impl ToolContext {
         let asked = self.attempt.asked.as_ref();
         let state = asked.and_then(|asked| asked.state.as_deref());
         read(state, "the state is not what this tool keeps")
+    }
+
+    /// What is known of the files that the caller has named, in the caller's order; none where its manifest has no `files`.
+    pub fn files(&self) -> &[CallFile] {
+        self.attempt.files.list()
+    }
+
+    /// Reads one of [these](Self::files), from its beginning. Nothing of it is read before the first piece is asked for.
+    pub fn read_file(&self, file: &CallFile) -> FileReader {
+        FileReader::new(file.clone(), self.attempt.files.clone())
     }
 
     /// The language of messages for the model.

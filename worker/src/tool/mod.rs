@@ -16,6 +16,7 @@
 
 mod context;
 mod error;
+mod file;
 pub(crate) mod manifest;
 mod schema;
 mod settings;
@@ -24,7 +25,12 @@ use fleet::call::Effect;
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
-pub use self::{context::ToolContext, error::ToolError, settings::Settings};
+pub use self::{
+    context::ToolContext,
+    error::ToolError,
+    file::{FileError, FileReader},
+    settings::Settings,
+};
 
 /// A tool.
 ///

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fleet::{
     call::Language,
     manifest::{
-        AnswerForm, KeyPolicy, LearnedTimeout, Policy, RateLimit, RetryPolicy, SensitiveMode,
+        AnswerForm, FilesSpec, KeyPolicy, LearnedTimeout, Policy, RateLimit, RetryPolicy, SensitiveMode,
         format_duration,
     },
 };
@@ -68,6 +68,13 @@ impl Settings {
     pub fn policy(self, policy: &Policy) -> Self {
         let policy = serde_json::to_value(policy).expect("a policy has only string keys");
         self.field("policy", policy)
+    }
+
+    /// Which files a call may name beside its arguments; none if not set.
+    #[must_use]
+    pub fn files(self, files: &FilesSpec) -> Self {
+        let files = serde_json::to_value(files).expect("patterns and numbers");
+        self.field("files", files)
     }
 
     /// The queue of its calls. If not set, it is named like the tool, so that only workers that pull it, which are those that

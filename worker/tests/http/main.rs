@@ -22,7 +22,8 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use worker::executors::{
-    AttemptContext, AttemptFiles, Executor, Prepared, Progress, Promise, Stop, http::HttpExecutor,
+    AttemptContext, AttemptFiles, Executor, HandedFiles, Prepared, Progress, Promise, Stop,
+    http::HttpExecutor,
 };
 
 /// A manifest with this effect and request; `more` adds top-level fields.
@@ -64,6 +65,7 @@ fn context(time: Duration) -> AttemptContext {
         completion_token: None,
         asked: None,
         files: AttemptFiles::default(),
+        handed: HandedFiles::default(),
         promise: Promise::default(),
     }
 }

@@ -35,7 +35,7 @@ use serde_json::Value;
 
 use self::{
     exchange::{Heard, WaitEnd},
-    request::NatsDraft,
+    request::{FILES_MAX, HEADERS_MAX, NatsDraft},
 };
 use super::{AttemptContext, Executor, Prepared, Returned};
 
@@ -108,7 +108,8 @@ impl Executor for NatsExecutor {
             idempotency.and_then(|how| how.argument.clone()),
             idempotency.and_then(|how| how.header.as_deref()),
         )?;
-        draft.fits(self.bus.payload_max())?;
+        let of_files = if manifest.files.is_some() { FILES_MAX } else { 0 };
+        draft.fits(HEADERS_MAX + of_files, self.bus.payload_max())?;
         if !self.bus.is_connected() {
             let what = Message::fixed(
                 "this worker has no connection to NATS at the moment",

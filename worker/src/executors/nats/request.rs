@@ -18,6 +18,8 @@ pub(super) const ATTEMPT_ID: &str = "attempt-id";
 const EVENTS: &str = "events";
 /// The most bytes of the headers: `Toolfleet-Meta` has at most 4 KiB, and escapes may make it six times as long.
 pub(super) const HEADERS_MAX: usize = 32 * 1024;
+/// The most bytes of the headers about files: sixteen URLs of at most 600 bytes, and ids.
+pub(super) const FILES_MAX: usize = 16 * 1024;
 
 /// A request without the headers that every attempt carries.
 pub(super) struct NatsDraft {
@@ -76,12 +78,12 @@ impl NatsDraft {
         })
     }
 
-    /// Whether the server takes a message of this size, headers included.
+    /// Whether the server takes a message of this size, headers of so many bytes included.
     ///
     /// # Errors
     ///
     /// `payload_too_large`: every server of the fleet would refuse it.
-    pub(super) fn fits(&self, payload_max: usize) -> Result<(), ToolFailure> {
+    pub(super) fn fits(&self, headers: usize, payload_max: usize) -> Result<(), ToolFailure> {
         let body = match &self.body {
             Body::Ready(body) => body.len(),
             // A call's id is shorter than that, and the name as long as it is.
@@ -90,7 +92,7 @@ impl NatsDraft {
                 argument,
             } => text(arguments).len() + argument.len() + 64,
         };
-        if body.saturating_add(HEADERS_MAX) <= payload_max {
+        if body.saturating_add(headers) <= payload_max {
             return Ok(());
         }
         Err(too_large(body, payload_max))
@@ -112,7 +114,8 @@ impl NatsDraft {
             if let Some(named) = self.key_header.clone().filter(|_| name == headers::KEY) {
                 message.insert(named, value.as_str());
             }
-            message.insert(name, value);
+            // One of each, but for the URLs of files.
+            message.append(name, value);
         }
         message.insert(
             headers::fact_name(ATTEMPT_ID),
@@ -165,8 +168,8 @@ mod tests {
     fn what_does_not_fit_is_refused_with_its_size() {
         let draft =
             |size: usize| NatsDraft::new(&json!({"a": "x".repeat(size)}), None, None).unwrap();
-        assert!(draft(100).fits(HEADERS_MAX + 108).is_ok());
-        let refused = draft(100).fits(HEADERS_MAX + 107).unwrap_err();
+        assert!(draft(100).fits(HEADERS_MAX, HEADERS_MAX + 108).is_ok());
+        let refused = draft(100).fits(HEADERS_MAX, HEADERS_MAX + 107).unwrap_err();
         assert_eq!(refused.code, Code::PayloadTooLarge);
         assert!(
             refused.message.english().contains("108 bytes"),
@@ -174,7 +177,7 @@ mod tests {
             refused.message
         );
         let keyed = NatsDraft::new(&json!({}), Some("key".into()), None).unwrap();
-        assert!(keyed.fits(HEADERS_MAX + 36).is_err());
+        assert!(keyed.fits(HEADERS_MAX, HEADERS_MAX + 36).is_err());
     }
 
     #[test]

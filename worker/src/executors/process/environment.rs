@@ -69,9 +69,13 @@ pub(super) fn set<'a>(
     );
     command.envs(facts(context));
     command.envs(fifo.map(|fifo| (EVENTS, fifo)));
+    command.envs(context.handed.folder().map(|folder| (FILES, folder)));
 }
 
 /// Where a program writes what it tells while it runs.
 const EVENTS: &str = "TOOLFLEET_EVENTS";
+
+/// Where it finds the files of its call.
+const FILES: &str = "TOOLFLEET_FILES";
 
 const ATTEMPT_ID: &str = "TOOLFLEET_ATTEMPT_ID";

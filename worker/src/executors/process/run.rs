@@ -77,7 +77,7 @@ pub(super) async fn run(tool: &Program, context: &AttemptContext) -> Observed {
         return Observed::not_started(what, Some(taken_back));
     }
     let fifo = EventFifo::of(&context.progress);
-    let running = order(tool, context.attempt_id, fifo.as_ref())
+    let running = order(tool, context, fifo.as_ref())
         .and_then(|order| Ok((order, RunningProgram::start(tool, context, fifo)?)));
     let (order, mut running) = match running {
         Ok(started) => started,
@@ -113,7 +113,11 @@ fn whose_fault(err: &io::Error) -> Option<TakenBack> {
 }
 
 /// The message that tells the guard what to run.
-fn order(tool: &Program, attempt: AttemptId, fifo: Option<&EventFifo>) -> io::Result<Vec<u8>> {
+fn order(
+    tool: &Program,
+    context: &AttemptContext,
+    fifo: Option<&EventFifo>,
+) -> io::Result<Vec<u8>> {
     let input = serde_json::to_vec(&tool.arguments)?;
     let too_large = || {
         io::Error::new(
@@ -132,7 +136,8 @@ fn order(tool: &Program, attempt: AttemptId, fifo: Option<&EventFifo>) -> io::Re
         cwd: tool.spec.cwd.clone(),
         sandbox: tool.sandbox.clone(),
         fifo: fifo.map(|fifo| (fifo.folder().to_owned(), fifo.path())),
-        attempt,
+        files: context.handed.folder().map(ToOwned::to_owned),
+        attempt: context.attempt_id,
         input_bytes: u32::try_from(input.len()).map_err(|_too_large| too_large())?,
     };
     guard::encode(&start, &input).ok_or_else(too_large)

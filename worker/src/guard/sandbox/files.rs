@@ -125,6 +125,9 @@ pub(super) fn restrict(launch: &Launch, program: &str) -> Result<(), String> {
     if let Some(tmp) = &launch.tmp {
         rules = allow(rules, tmp, read | write)?;
     }
+    if let Some(files) = &launch.files {
+        rules = allow(rules, files, read)?;
+    }
     if let Some(fifo) = &launch.fifo {
         rules = allow(rules, fifo, device)?;
     }

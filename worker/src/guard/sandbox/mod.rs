@@ -51,6 +51,9 @@ pub(super) struct Launch {
     /// The pipe into which it may write what it tells while it runs.
     #[serde(default)]
     pub(super) fifo: Option<PathBuf>,
+    /// The folder with the files of its call, which it may read.
+    #[serde(default)]
+    pub(super) files: Option<PathBuf>,
     /// Where it starts, if the manifest says so: it may read what is there.
     pub(super) cwd: Option<String>,
 }
