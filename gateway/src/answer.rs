@@ -79,6 +79,11 @@ impl Glimpse {
         self.is_refused() && self.code().is_some_and(|code| passing.contains(&code))
     }
 
+    /// Whether it was refused, for there is no such call for who asks.
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.is_refused() && self.code() == Some(Code::NotFound)
+    }
+
     /// Whether it waits for somebody outside the fleet, whom its caller has to be told about.
     pub(crate) fn awaits(&self) -> bool {
         self.state_of_call() == Some(State::AwaitingClient)

@@ -59,6 +59,11 @@ impl Fields {
         self.0.push((name.to_owned(), value));
     }
 
+    /// Leaves this field out.
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.0.retain(|(field, _)| field != name);
+    }
+
     /// Changes the values of this field.
     pub(crate) fn change(
         &mut self,

@@ -16,6 +16,8 @@ use fleet::{
     wire::{code::Code, envelope::Envelope, error::ErrorBody, message::Message},
 };
 
+use serde_json::Value;
+
 use crate::{
     headers::{ANSWER, Speaker},
     status,
@@ -30,6 +32,10 @@ pub(crate) struct Refused {
     headers: Vec<(HeaderName, HeaderValue)>,
     /// The tool that the request names.
     tool: String,
+    /// Where in the body it is wrong, as a JSON pointer.
+    path: Option<String>,
+    /// More, for programs.
+    details: Option<Value>,
 }
 
 #[derive(Debug, Clone)]
@@ -62,6 +68,8 @@ impl Refused {
             status: status::of_code(code),
             headers: Vec::new(),
             tool: String::new(),
+            path: None,
+            details: None,
         }
     }
 
@@ -128,8 +136,24 @@ impl Refused {
         }
     }
 
-    /// The answer, in this language.
-    pub(crate) fn told(&self, language: Language) -> Response {
+    /// Names what is wrong in the body, by its JSON pointer.
+    pub(crate) fn at(self, path: impl Into<String>) -> Self {
+        Self {
+            path: Some(path.into()),
+            ..self
+        }
+    }
+
+    /// With more for programs.
+    pub(crate) fn with_details(self, details: Value) -> Self {
+        Self {
+            details: Some(details),
+            ..self
+        }
+    }
+
+    /// The same as an envelope, in this language.
+    pub(crate) fn envelope(&self, language: Language) -> Envelope {
         let (error, effect) = match &self.why {
             Because::Refused(what) => (
                 ErrorBody::refused(self.code, what, language),
@@ -148,10 +172,20 @@ impl Refused {
                 (ErrorBody::no_answer(false, language), EffectKnown::Unknown)
             }
         };
-        let envelope = Envelope {
+        let error = ErrorBody {
+            path: self.path.clone(),
+            details: self.details.clone(),
+            ..error
+        };
+        Envelope {
             effect,
             ..Envelope::refused(&self.tool, error)
-        };
+        }
+    }
+
+    /// The answer, in this language.
+    pub(crate) fn told(&self, language: Language) -> Response {
+        let envelope = self.envelope(language);
         let mut response = Response::new(Body::from(envelope.to_bytes()));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();

@@ -60,6 +60,8 @@ class Connection:
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last_id} if last_id else {})}
         try:
             status, told = await self.send("GET", path, None, headers)
+            if status == 204:
+                return  # All of it was told.
             if status != 200:
                 raise Away(f"{path}: {status}")
             kept, waiting = {}, b""

@@ -56,6 +56,9 @@ pub fn problem(line: &str, answer: &WebAnswer) -> Option<String> {
         }
     }
     let kind = answer.header("Content-Type");
+    if response.get("content").is_none() && kind.is_empty() {
+        return (!answer.text().is_empty()).then(|| told("has a body").unwrap_or_default());
+    }
     if kind == "text/event-stream" {
         let is_described = response["content"].get(kind).is_some();
         return (!is_described).then(|| told("is a stream").unwrap_or_default());

@@ -55,7 +55,7 @@ pub(super) async fn session(
     let of = SessionOf { tenant, session };
     let reading = Reading::open(&gateway.sessions, &of, at).await;
     let reading = reading.map_err(|why| no_reading(&why))?;
-    Ok(deliver::answer(gateway, whom, reading, Raw))
+    Ok(deliver::answer(gateway, whom, reading, Raw).stream())
 }
 
 /// Every event as it is.

@@ -82,7 +82,7 @@ fn routes() -> Vec<Route> {
         post("/v1/turns", turns::submit),
         get("/v1/turns/{turn}", turns::one),
         get("/v1/turns/{turn}/events", turn_events::follow),
-        post("/v1/turns/{turn}/outputs", turn_outputs::hand_in),
+        post("/v1/turns/{turn}/outputs", turn_outputs::hand_in_outputs),
         post("/v1/files", files::upload_one),
         get("/v1/files/{file}", files::download_one),
         delete("/v1/files/{file}", files::delete_one),

@@ -15,27 +15,18 @@ use fleet::{
 
 use super::{
     named,
-    turns::{LOOKERS, may_see, no_turn, rows, turn_name},
+    turns::{LOOKERS, may_see, no_turn, turn_name},
 };
 use crate::{
     asked::Asked,
     auth::principal::Principal,
-    events::{
-        begin::BeginAt,
-        deliver::{self, StreamFor},
-        reading::Reading,
-    },
-    follower::{no_reading, stream_for, unheard},
+    follower::{stream_for, unheard},
     headers::LAST_EVENT_ID,
     query::Query,
     refusal::Refused,
     speaker::{SpokenId, StreamEpoch},
     state::Gateway,
-    turns::{
-        kept,
-        name::TurnName,
-        telling::{TurnTold, TurnWanted},
-    },
+    turns::{kept, ledger::rows, name::TurnName, tell::told, telling::TurnWanted},
 };
 
 /// Follows a turn.
@@ -52,20 +43,6 @@ pub(super) async fn follow(
     let whom = stream_for(&gateway, &asked, principal)?;
     wanted.is_kept = is_kept(&gateway, principal, &name, &wanted).await?;
     told(gateway, whom, &name, wanted).await
-}
-
-/// Answers with what happens to a turn.
-pub(super) async fn told(
-    gateway: Arc<Gateway>,
-    whom: StreamFor,
-    name: &TurnName,
-    wanted: TurnWanted,
-) -> Result<Response, Refused> {
-    let of = kept::session_of(&wanted.tenant, name);
-    let reading = Reading::open(&gateway.sessions, &of, BeginAt::Start).await;
-    let reading = reading.map_err(|why| no_reading(&why))?;
-    let telling = TurnTold::new(Arc::clone(&gateway), wanted);
-    Ok(deliver::answer(gateway, whom, reading, telling))
 }
 
 /// Whether the stream has the header of what is wanted.
@@ -89,26 +66,25 @@ async fn is_kept(
     {
         return Err(bad_last());
     }
-    let headers = kept::headers(keeper, &wanted.tenant, name).await;
-    let headers = headers.map_err(|error| unheard(&error))?;
-    let seen = match headers.first() {
-        Some(kept) => may_see(principal, &kept.header),
+    let kept = kept::turn(keeper, &wanted.tenant, name).await;
+    let kept = kept.map_err(|error| unheard(&error))?;
+    let seen = match kept.first(name) {
+        Some(header) => may_see(principal, header),
         // Its header may be on its way, or gone: what there is of its calls says whether there is such a turn.
         None => {
             let of = kept::session_of(&wanted.tenant, name);
             let next = keeper.next(&of, 1).await;
             let is_told = next.map_err(|error| unheard(&error))?.is_some();
             principal.has_all_tools()
-                && (is_told || !rows(gateway, &wanted.tenant, name).await?.is_empty())
+                && (is_told || !rows(gateway, &wanted.tenant, name).await?.rows.is_empty())
         }
     };
-    let is_known = headers
-        .iter()
-        .any(|kept| kept.header.response_id == wanted.response);
+    let mut headers = kept.headers.iter();
+    let is_known = headers.any(|header| header.response_id == wanted.response);
     if seen && (is_known || wanted.response == name.response()) {
         return Ok(is_known);
     }
-    Err(no_turn())
+    Err(if seen { no_response() } else { no_turn() })
 }
 
 fn wanted(
@@ -153,6 +129,14 @@ fn is_future(last: &SpokenId, stream: &KeptEvents) -> bool {
     let epoch: Option<StreamEpoch> = stream.epoch.to_string().parse().ok();
     let place = epoch.and_then(|epoch| last.within(&epoch));
     place.is_some_and(|place| place.seq > stream.last)
+}
+
+fn no_response() -> Refused {
+    let what = Message::fixed(
+        "the turn has no such response; response_id is that of an answer to its outputs",
+        "这个 turn 没有这个响应；response_id 取自提交输出后得到的回答",
+    );
+    Refused::new(Code::NotFound, what)
 }
 
 fn bad_last() -> Refused {

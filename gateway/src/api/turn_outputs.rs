@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::{
     body::Body,
     extract::{Path, State, rejection::PathRejection},
-    http::{HeaderMap, StatusCode, header::ACCEPT},
+    http::StatusCode,
     response::Response,
 };
 use fleet::{
@@ -14,39 +14,42 @@ use fleet::{
     tokens::Scope,
     wire::{code::Code, message::Message},
 };
-use fleet_client::{Answer, Question};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{
     named,
-    turn_events::told,
-    turns::{may_see, no_turn, turn_name},
+    turns::{may_see, no_turn, turn_name, wants_stream},
 };
 use crate::{
-    answer::{self, Glimpse},
+    answer,
     asked::Asked,
-    auth::principal::Principal,
     body::{self, BATCH_MAX},
+    edge::guard::language,
+    events::keeper::Keeper,
     follower::{stream_for, unheard},
     headers::Speaker,
     refusal::{Refused, Repeatable},
+    speaker::TurnHeader,
     state::Gateway,
     status::Column,
     turns::{
-        kept::{self, KeptHeader},
+        hand_in::{self, HandedIn, HandingIn, OutputAnswer, hand_in},
+        kept::{self, KeptTurn},
         name::TurnName,
-        next::{header_behind, told_so_far},
+        next::{ToldSoFar, header_behind, response_behind, tells, told_so_far},
+        output_form::pointer,
         outputs::HandedInFor,
+        tell::told,
         telling::TurnWanted,
     },
 };
 
-/// The note of a decision that has none of its own.
-const NOTE: &str = "decided in its turn";
+/// How often it is tried to say what the next response tells, where others do the same.
+const TRIES: usize = 4;
 
 /// Hands in.
-pub(super) async fn hand_in(
+pub(super) async fn hand_in_outputs(
     State(gateway): State<Arc<Gateway>>,
     turn: Result<Path<String>, PathRejection>,
     asked: Asked,
@@ -58,143 +61,204 @@ pub(super) async fn hand_in(
     asked.query(&[])?;
     let body = body::read(&asked.headers, body, BATCH_MAX).await?;
     let outputs = HandedInFor::all_of(&body)?;
-    if principal.name().is_some() && outputs.iter().any(|one| one.has("actor")) {
-        let what = Message::fixed(
-            "the token says who decides: leave actor out",
-            "token 已说明由谁决定：请去掉 actor",
-        );
-        return Err(Refused::new(Code::InvalidArguments, what));
-    }
+    names_actors(principal.name(), &outputs)?;
     let keeper = gateway.sessions.keeper();
-    let headers = kept::headers(keeper, &tenant, &name).await;
-    let headers = headers.map_err(|error| unheard(&error))?;
-    let (Some(first), Some(newest)) = (headers.first(), headers.last()) else {
+    let kept = kept::turn(keeper, &tenant, &name).await;
+    let kept = kept.map_err(|error| unheard(&error))?;
+    let (Some(first), Some(newest)) = (kept.headers.first(), kept.headers.last()) else {
         return Err(no_turn());
     };
-    let of_turn = |call: CallId| first.header.calls.iter().any(|one| one.id() == Some(call));
-    if !may_see(principal, &first.header) || !outputs.iter().all(|one| of_turn(one.call)) {
+    if !may_see(principal, first) {
         return Err(no_turn());
     }
-    let (response, answers) = match repeated(&name, &headers, &outputs) {
-        Some(response) => (Some(response), Vec::new()),
+    let is_of_turn = |call: CallId| first.calls.iter().any(|one| one.id() == Some(call));
+    if let Some(place) = outputs.iter().position(|one| !is_of_turn(one.call)) {
+        return Err(not_of_turn(place));
+    }
+    if kept.is_full {
+        return Err(too_many());
+    }
+    // Before anything is changed: there may be no place for a stream.
+    let whom = match wants_stream(&asked.headers) {
+        true => Some(stream_for(&gateway, &asked, principal)?),
+        false => None,
+    };
+    // Before anything happens because of what is handed in.
+    let so_far = told_so_far(keeper, &tenant, &name, newest).await;
+    let so_far = so_far.map_err(|error| unheard(&error))?;
+    let handing_in = HandingIn {
+        gateway: &gateway,
+        tenant: &tenant,
+        principal,
+        name: &name,
+        turn: &kept,
+    };
+    let handed_in = hand_in(handing_in, &outputs).await?;
+    let taken = outputs.iter().zip(&handed_in.answers);
+    let taken: Vec<&HandedInFor> = taken
+        .filter(|(_, answer)| answer.is_taken())
+        .map(|(output, _)| output)
+        .collect();
+    if taken.is_empty() {
+        return all_refused(handed_in);
+    }
+    let known = if handed_in.is_new {
+        None
+    } else {
+        known(&name, &kept.headers, &taken)
+    };
+    let response = match known {
+        Some(known) => Some(known),
         None => {
-            let so_far = told_so_far(keeper, &tenant, &name, newest).await;
-            let so_far = so_far.map_err(|error| unheard(&error))?;
-            let answers = submit(&gateway, &tenant, principal, &outputs).await?;
-            let refused = |answer: &&Answer| Glimpse::of(answer.bytes()).is_refused();
-            if let Some(refused) = answers.iter().find(refused) {
-                return Ok(answer::of_call(refused, Column::Plain));
-            }
-            let next = header_behind(&name, &newest.header, &so_far, &outputs);
-            let response = next.as_ref().map(|next| next.response_id.clone());
-            if let Some(next) = next {
-                let last = Some(newest.sequence);
-                let stored = kept::keep(keeper, &tenant, &name, &next, last).await;
-                stored.map_err(|_unknown| Refused::no_answer(Repeatable::Always))?;
-            }
-            (response, answers)
+            let turn = KeptTurn {
+                last: handed_in.last.unwrap_or(kept.last),
+                ..kept.clone()
+            };
+            let next = Next {
+                keeper,
+                tenant: &tenant,
+                name: &name,
+                taken: &taken,
+                is_new: handed_in.is_new,
+            };
+            next.response(turn, so_far).await?
         }
     };
-    if let Some(response) = response.clone().filter(|_| wants_stream(&asked.headers)) {
-        let whom = stream_for(&gateway, &asked, principal)?;
-        let wanted = TurnWanted {
-            tenant,
-            response,
-            last: None,
-            after: None,
-            extensions: false,
-            is_kept: true,
-        };
+    if let (Some(whom), Some(response), true) = (whom, &response, taken.len() == outputs.len()) {
+        let wanted = TurnWanted::all_of(tenant, response.clone());
         return told(Arc::clone(&gateway), whom, &name, wanted).await;
     }
-    Ok(taken(&name, response.as_deref(), &answers))
+    let language = language(&asked.headers);
+    let items = outputs.iter().enumerate().zip(&handed_in.answers);
+    let items = items.filter_map(|(output, answer)| answer.item(output, language));
+    Ok(taken_answer(&name, response.as_deref(), items.collect()))
 }
 
-/// The response that these answers have led to before.
-fn repeated(name: &TurnName, headers: &[KeptHeader], outputs: &[HandedInFor]) -> Option<String> {
-    let ids: Vec<CallId> = outputs.iter().map(|one| one.call).collect();
-    let next = |kept: &KeptHeader| name.response_behind(&kept.header.response_id, &ids);
-    let known = |response: &String| {
-        headers
-            .iter()
-            .any(|kept| kept.header.response_id == *response)
-    };
-    headers.iter().map(next).find(known)
-}
-
-/// Hands in each answer, with the token of its call.
-async fn submit(
-    gateway: &Gateway,
-    tenant: &Label,
-    principal: &Principal,
-    outputs: &[HandedInFor],
-) -> Result<Vec<Answer>, Refused> {
-    let dispatchers = &gateway.dispatchers;
-    let subjects = dispatchers.subjects();
-    let mut answers = Vec::with_capacity(outputs.len());
-    for one in outputs {
-        let body = format!("{{\"call_id\":\"{}\"}}", one.call);
-        let question = Question::new(subjects.get(tenant), body);
-        let standing = dispatchers.ask(question, Repeatable::Always).await?;
-        let waits = Waits::of(&standing);
-        if waits.token.is_none() && !one.has("token") {
-            // It waits for nobody who has a token: how it stands says why.
-            answers.push(standing);
-            continue;
-        }
-        let mut further: Vec<(&str, &str)> = Vec::new();
-        further.extend(waits.token.as_deref().map(|token| ("token", token)));
-        let subject = if one.is_decision() {
-            further.extend(principal.name().map(|name| ("actor", name)));
-            further.push(("note", NOTE));
-            subjects.approve(tenant)
-        } else {
-            subjects.output(tenant)
+/// Where a token says who decides, no output says it.
+fn names_actors(principal: Option<&str>, outputs: &[HandedInFor]) -> Result<(), Refused> {
+    for (place, output) in outputs.iter().enumerate() {
+        let what = match (principal, output.has("actor")) {
+            (Some(_), true) => Message::fixed(
+                "the token says who decides: leave actor out",
+                "token 已说明由谁决定：请去掉 actor",
+            ),
+            (None, false) if output.is_decision() => Message::fixed(
+                "without a token for the gateway a decision says by actor who decides",
+                "没有网关的 token 时，decision 要用 actor 说明由谁决定",
+            ),
+            (Some(_), false) | (None, _) => continue,
         };
-        let question = Question::new(subject, one.to_body(&further));
-        answers.push(dispatchers.ask(question, Repeatable::Always).await?);
+        let refused = Refused::new(Code::InvalidArguments, what);
+        return Err(refused.at(pointer(place, "actor")));
     }
-    Ok(answers)
+    Ok(())
 }
 
-/// What a call waits for.
-#[derive(Debug, Default, Deserialize)]
-struct Waits {
-    token: Option<String>,
+/// The response that these outputs have led to before, the newest one.
+fn known(name: &TurnName, headers: &[TurnHeader], taken: &[&HandedInFor]) -> Option<String> {
+    let known = |response: &String| headers.iter().any(|header| header.response_id == *response);
+    let next = |header: &TurnHeader| response_behind(name, header, taken);
+    headers.iter().rev().map(next).find(known)
 }
 
-impl Waits {
-    /// As its envelope says it; nothing where it waits for nobody.
-    fn of(standing: &Answer) -> Self {
-        #[derive(Deserialize)]
-        struct StandingCall {
-            awaiting: Waits,
+/// Says in the stream what the next response tells.
+struct Next<'a> {
+    keeper: &'a Keeper,
+    tenant: &'a Label,
+    name: &'a TurnName,
+    taken: &'a [&'a HandedInFor],
+    /// Whether one of them was taken just now.
+    is_new: bool,
+}
+
+impl Next<'_> {
+    /// The response that tells what becomes of the calls; `None`: nothing is left to tell of them.
+    async fn response(
+        &self,
+        mut turn: KeptTurn,
+        mut so_far: ToldSoFar,
+    ) -> Result<Option<String>, Refused> {
+        for _ in 0..TRIES {
+            let Some(newest) = turn.headers.last() else {
+                break;
+            };
+            if !so_far.is_over() {
+                return Ok(tells(newest, self.taken).then(|| newest.response_id.clone()));
+            }
+            // What was handed in before has its response, unless its gateway was killed before it could say so.
+            if !self.is_new && !so_far.goes_on(self.taken) {
+                let mut later = turn.headers.iter().skip(1).rev();
+                let told = later.find(|header| tells(header, self.taken));
+                return Ok(told.map(|header| header.response_id.clone()));
+            }
+            let Some(next) = header_behind(self.name, newest, &so_far, self.taken) else {
+                return Ok(None);
+            };
+            let last = Some(turn.last);
+            let stored = kept::keep(self.keeper, self.tenant, self.name, &next, last).await;
+            if stored.map_err(|_unknown| Refused::no_answer(Repeatable::Always))? {
+                return Ok(Some(next.response_id));
+            }
+            // Somebody else has handed in something meanwhile.
+            let again = kept::turn(self.keeper, self.tenant, self.name).await;
+            turn = again.map_err(|_unheard| Refused::no_answer(Repeatable::Always))?;
+            let is_there = |header: &TurnHeader| header.response_id == next.response_id;
+            if turn.headers.iter().any(is_there) {
+                return Ok(Some(next.response_id));
+            }
+            if let Some(newest) = turn.headers.last() {
+                let told = told_so_far(self.keeper, self.tenant, self.name, newest).await;
+                so_far = told.map_err(|_unheard| Refused::no_answer(Repeatable::Always))?;
+            }
         }
-
-        let standing = standing.read::<StandingCall>();
-        standing.map_or_else(|_other| Self::default(), |standing| standing.awaiting)
+        Err(Refused::no_answer(Repeatable::Always))
     }
 }
 
-fn wants_stream(headers: &HeaderMap) -> bool {
-    let accepted = headers.get_all(ACCEPT).iter();
-    let mut accepted = accepted.filter_map(|line| line.to_str().ok());
-    accepted.any(|line| line.contains("text/event-stream"))
+/// None was taken: the first refusal stands for all.
+fn all_refused(handed_in: HandedIn) -> Result<Response, Refused> {
+    let first = handed_in.answers.into_iter().enumerate().next();
+    match first {
+        Some((place, OutputAnswer::Door(answer))) => {
+            let mut response = answer::of_call(&answer, Column::Plain);
+            if let Some(named) = hand_in::named(&answer, place) {
+                *response.body_mut() = named.to_bytes().into();
+            }
+            Ok(response)
+        }
+        Some((_, OutputAnswer::Gateway(refused))) => Err(refused),
+        Some((_, OutputAnswer::Taken(_))) | None => Err(no_turn()),
+    }
 }
 
-fn taken(name: &TurnName, response: Option<&str>, answers: &[Answer]) -> Response {
+fn not_of_turn(place: usize) -> Refused {
+    let what = Message::fixed(
+        "the turn has no such call; GET of the turn lists those it has",
+        "这个 turn 中没有这个调用；对该 turn 使用 GET 可列出它的调用",
+    );
+    Refused::new(Code::NotFound, what).at(pointer(place, "call_id"))
+}
+
+fn too_many() -> Refused {
+    let what = Message::fixed(
+        "as much was handed in for this turn as may be: hand in for its calls by their ids",
+        "为这个 turn 提交的内容已达上限：请通过各调用的 id 提交",
+    );
+    Refused::new(Code::Conflict, what)
+}
+
+fn taken_answer(name: &TurnName, response: Option<&str>, items: Vec<Box<RawValue>>) -> Response {
     #[derive(Serialize)]
-    struct HandedIn<'a> {
+    struct TakenOutputs<'a> {
         turn_id: String,
         response_id: Option<&'a str>,
-        items: Vec<&'a RawValue>,
+        items: Vec<Box<RawValue>>,
     }
 
-    let items = answers.iter().filter_map(|answer| answer.read().ok());
-    let taken = HandedIn {
+    let taken = TakenOutputs {
         turn_id: name.id(),
         response_id: response,
-        items: items.collect(),
+        items,
     };
     let taken = serde_json::to_vec(&taken).expect("an answer has only string keys");
     answer::plain(taken, Speaker::Gateway, StatusCode::ACCEPTED)

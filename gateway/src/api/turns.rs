@@ -5,7 +5,10 @@ use std::sync::Arc;
 use axum::{
     body::Body,
     extract::{Path, State, rejection::PathRejection},
-    http::{HeaderMap, HeaderValue, StatusCode, header::LOCATION},
+    http::{
+        HeaderMap, HeaderValue, StatusCode,
+        header::{ACCEPT, LOCATION},
+    },
     response::Response,
 };
 use fleet::{
@@ -13,13 +16,9 @@ use fleet::{
     tokens::Scope,
     wire::{code::Code, message::Message},
 };
-use fleet_history::{
-    calls::{calls, now},
-    filter::Filter,
-};
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
-use time::Duration;
+use time::format_description::well_known::Rfc3339;
 
 use super::named;
 use crate::{
@@ -27,32 +26,30 @@ use crate::{
     asked::Asked,
     auth::principal::Principal,
     body,
-    follower::unheard,
+    follower::{stream_for, unheard},
     headers::{IDEMPOTENCY_KEY, Speaker},
     refusal::Refused,
-    speaker::{TurnHeader, TurnSlot},
+    speaker::{TurnCall, TurnHeader, TurnSlot},
     state::Gateway,
     turns::{
         asked_for::TurnAsked,
         kept,
+        ledger::{TurnRows, rows},
         make::{Made, make},
         name::TurnName,
+        tell::told,
+        telling::TurnWanted,
     },
-    views::unreadable,
 };
 
 /// Who may look at turns.
 pub(super) const LOOKERS: [Scope; 2] = [Scope::Call, Scope::Read];
 /// Where turns are found.
 const TURNS: &str = "/v1/turns";
-/// How long a turn is found by its rows.
-const BACK: Duration = Duration::hours(24);
-/// The most calls of a turn.
-const CALLS_MAX: i64 = 64;
 /// The most bytes of a turn. Its header has the arguments once more, as text, and has to fit into one message, too.
 const TURN_MAX: usize = 3 * 1024 * 1024;
-/// What stands around the arguments in a header.
-const AROUND: usize = 48 * 1024;
+/// What stands around the arguments in a header, and why calls were refused.
+const AROUND: usize = 128 * 1024;
 
 /// Makes a turn, or finds it.
 pub(super) async fn submit(
@@ -74,10 +71,23 @@ pub(super) async fn submit(
     let body = body::read(&asked.headers, body, bytes_max(&gateway)).await?;
     let turn = TurnAsked::read(&body)?;
     let name = TurnName::of(&tenant, principal.name(), &key(&asked.headers)?);
+    // Before anything is made: there may be no place for a stream.
+    let whom = match wants_stream(&asked.headers) {
+        true => Some(stream_for(&gateway, &asked, principal)?),
+        false => None,
+    };
     let items = match make(&gateway, &asked.headers, principal, (&tenant, &name), &turn).await? {
         Made::Items(items) => items,
         Made::Refused(answered) => return Ok(answer::of_door(&answered)),
     };
+    let place = HeaderValue::try_from(format!("{TURNS}/{}", name.id()));
+    let place = place.expect("the name of a turn is plain text");
+    if let Some(whom) = whom {
+        let wanted = TurnWanted::all_of(tenant, name.response());
+        let mut response = told(gateway, whom, &name, wanted).await?;
+        response.headers_mut().insert(LOCATION, place);
+        return Ok(response);
+    }
     let taken = TurnTaken {
         turn_id: name.id(),
         session: name.session(),
@@ -86,10 +96,15 @@ pub(super) async fn submit(
     };
     let taken = serde_json::to_vec(&taken).expect("a turn has only string keys");
     let mut response = answer::plain(taken, Speaker::Gateway, StatusCode::ACCEPTED);
-    let place = HeaderValue::try_from(format!("{TURNS}/{}", name.id()));
-    let place = place.expect("the name of a turn is plain text");
     response.headers_mut().insert(LOCATION, place);
     Ok(response)
+}
+
+/// Whether the client wants to be told in a stream, at once.
+pub(super) fn wants_stream(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(ACCEPT).iter();
+    let mut accepted = accepted.filter_map(|line| line.to_str().ok());
+    accepted.any(|line| line.contains("text/event-stream"))
 }
 
 /// The most bytes of a turn whose header the server carries: as text, each character of the arguments may take two.
@@ -109,18 +124,18 @@ pub(super) async fn one(
     let tenant = asked.tenant(principal)?;
     asked.query(&[])?;
     let keeper = gateway.sessions.keeper();
-    let headers = kept::headers(keeper, &tenant, &name).await;
-    let headers = headers.map_err(|error| unheard(&error))?;
-    let rows = rows(&gateway, &tenant, &name).await?;
-    let first = headers.into_iter().next().map(|kept| kept.header);
-    let turn = match first {
-        Some(header) if may_see(principal, &header) => told(&header, &rows),
-        None if !rows.is_empty() && sees_all(principal, &rows) => json!({
-            "turn_id": name.id(), "session": name.session(), "items": rows,
-        }),
-        Some(_) | None => return Err(no_turn()),
+    let kept = kept::turn(keeper, &tenant, &name).await;
+    let kept = kept.map_err(|error| unheard(&error))?;
+    let found = rows(&gateway, &tenant, &name).await?;
+    let first = kept.first(&name);
+    let is_seen = match first {
+        Some(header) => may_see(principal, header),
+        None => !found.rows.is_empty() && sees_all(principal, &found.rows),
     };
-    let turn = turn.to_string();
+    if !is_seen {
+        return Err(no_turn());
+    }
+    let turn = shown(&name, first, &found).to_string();
     Ok(answer::plain(turn, Speaker::Gateway, StatusCode::OK))
 }
 
@@ -148,29 +163,6 @@ pub(super) fn no_turn() -> Refused {
     Refused::new(Code::NotFound, what)
 }
 
-/// The rows of a turn's calls, the oldest first.
-pub(super) async fn rows(
-    gateway: &Gateway,
-    tenant: &Label,
-    name: &TurnName,
-) -> Result<Vec<Value>, Refused> {
-    let views = &gateway.views;
-    let now = now(views).await.map_err(|error| unreadable(&error))?;
-    let filter = Filter {
-        tenant: Some(tenant.clone()),
-        session: Some(name.session()),
-        since: Some(now.saturating_sub(BACK)),
-        limit: CALLS_MAX,
-        ..Filter::default()
-    };
-    let found = calls(views, &filter).await;
-    let found = found.map_err(|error| unreadable(&error))?;
-    let rows = found.iter().rev();
-    Ok(rows
-        .filter_map(|row| serde_json::from_str(row.json()).ok())
-        .collect())
-}
-
 fn sees_all(principal: &Principal, rows: &[Value]) -> bool {
     let mut tools = rows
         .iter()
@@ -178,38 +170,89 @@ fn sees_all(principal: &Principal, rows: &[Value]) -> bool {
     principal.has_all_tools() || tools.all(|tool| principal.may_use(tool))
 }
 
-/// What the header says, and how the rows stand.
-fn told(header: &TurnHeader, rows: &[Value]) -> Value {
-    let items = header.calls.iter().map(|call| {
-        let index = call.index;
-        match &call.slot {
-            TurnSlot::Refused { code, message } => json!({
-                "index": index, "call_id": null, "tool": call.tool, "state": "refused",
-                "error": {"code": code, "message": message},
-            }),
-            TurnSlot::CallId(id) => {
-                let row = rows.iter().find(|row| row["call_id"] == id.to_string());
-                let of = |field: &str| row.map_or(Value::Null, |row| row[field].clone());
-                json!({
-                    "index": index, "call_id": id, "tool": call.tool, "state": of("state"),
-                    "outcome": of("outcome"), "attempts": of("attempts"), "code": of("error_code"),
-                    "awaiting": of("awaiting"),
-                })
-            }
+/// What is known of a call of a turn: the same fields for each, with `null` where it is not known.
+#[derive(Debug, Serialize)]
+struct ShownCall {
+    /// `None`: the stream has forgotten it.
+    index: Option<u32>,
+    /// `None`: it was refused.
+    call_id: Value,
+    tool: Value,
+    state: Value,
+    outcome: Value,
+    attempts: Value,
+    /// The code of its error, or of its refusal.
+    code: Value,
+    awaiting: Value,
+    /// Why it was refused.
+    error: Value,
+}
+
+impl ShownCall {
+    /// A call as its row says it, if there is one.
+    fn of_row(index: Option<u32>, call_id: Value, tool: Value, row: Option<&Value>) -> Self {
+        let of = |field: &str| row.map_or(Value::Null, |row| row[field].clone());
+        Self {
+            index,
+            call_id,
+            tool,
+            state: of("state"),
+            outcome: of("outcome"),
+            attempts: of("attempts"),
+            code: of("error_code"),
+            awaiting: of("awaiting"),
+            error: Value::Null,
         }
-    });
-    let created_at = header
-        .created_at
-        .format(&time::format_description::well_known::Rfc3339);
+    }
+
+    fn refused(call: &TurnCall, code: Code, message: &str) -> Self {
+        let (index, tool) = (Some(call.index), json!(call.tool));
+        Self {
+            state: json!("refused"),
+            code: json!(code),
+            error: json!({"code": code, "message": message}),
+            ..Self::of_row(index, Value::Null, tool, None)
+        }
+    }
+}
+
+/// A turn: what its header says where the stream has it, and how the rows stand. The fields are the same without the header.
+fn shown(name: &TurnName, header: Option<&TurnHeader>, found: &TurnRows) -> Value {
+    let items: Vec<ShownCall> = match header {
+        Some(header) => {
+            let calls = header.calls.iter();
+            calls.map(|call| item_of(call, &found.rows)).collect()
+        }
+        None => {
+            let rows = found.rows.iter();
+            let item = |row: &Value| {
+                let (call, tool) = (row["call_id"].clone(), row["tool"].clone());
+                ShownCall::of_row(None, call, tool, Some(row))
+            };
+            rows.map(item).collect()
+        }
+    };
+    let created_at = header.map(|header| header.created_at);
+    let created_at = created_at.or_else(|| found.accepted_at());
     json!({
-        "turn_id": header.turn_id,
-        "session": header.session,
-        "response_id": header.response_id,
-        "order": header.order,
-        "on_final": header.on_final,
-        "created_at": created_at.ok(),
-        "items": items.collect::<Vec<Value>>(),
+        "turn_id": name.id(),
+        "session": name.session(),
+        "response_id": name.response(),
+        "order": header.map(|header| header.order),
+        "on_final": header.map(|header| header.on_final),
+        "created_at": created_at.and_then(|at| at.format(&Rfc3339).ok()),
+        "items": items,
     })
+}
+
+fn item_of(call: &TurnCall, rows: &[Value]) -> ShownCall {
+    match &call.slot {
+        TurnSlot::Refused { code, message, .. } => ShownCall::refused(call, *code, message),
+        TurnSlot::CallId(id) => {
+            let row = rows.iter().find(|row| row["call_id"] == id.to_string());
+            ShownCall::of_row(Some(call.index), json!(id), json!(call.tool), row)
+        }
+    }
 }
 
 fn key(headers: &HeaderMap) -> Result<IdempotencyKey, Refused> {

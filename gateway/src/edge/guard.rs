@@ -185,7 +185,7 @@ fn counted(response: Response) -> Response {
     response
 }
 
-fn language(headers: &HeaderMap) -> Language {
+pub(crate) fn language(headers: &HeaderMap) -> Language {
     let asked = headers.get(LANGUAGE);
     let asked = asked.and_then(|asked| asked.to_str().ok()?.trim().parse().ok());
     asked.unwrap_or(Language::En)

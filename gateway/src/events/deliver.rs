@@ -1,17 +1,20 @@
 //! Sends one follower what it is told, and ends its stream where that has to end: when the follower is gone, too slow, or may not follow
 //! any more, and when the gateway stops.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, task::Poll, time::Duration};
 
 use axum::{
     body::Body,
-    http::{HeaderName, HeaderValue, header::CONTENT_TYPE},
+    http::{HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE},
     response::Response,
 };
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use tokio::{
-    sync::mpsc::{self, Sender},
+    sync::{
+        mpsc::{self, Sender},
+        oneshot,
+    },
     time::{Instant, Interval, MissedTickBehavior, interval, timeout},
 };
 
@@ -40,6 +43,8 @@ const IDLE: Duration = Duration::from_secs(30);
 const BEHIND_MAX: Duration = Duration::from_secs(10);
 /// How long a follower may take to be told that the gateway stops.
 const LAST_MAX: Duration = Duration::from_secs(1);
+/// How long it may take to find out that there is nothing more to say to somebody who comes back.
+const SAID_MAX: Duration = Duration::from_secs(1);
 /// Pieces of a stream that wait to be written.
 const PIECES: usize = 4;
 /// The most bytes of a piece that has more than one event.
@@ -95,14 +100,54 @@ enum StreamEnd {
     Stopping,
 }
 
-/// Answers with a stream, which a task of the gateway's writes.
+/// A stream that was begun: a task of the gateway's writes it.
+#[derive(Debug)]
+pub(crate) struct BegunStream {
+    pieces: mpsc::Receiver<Bytes>,
+    end: oneshot::Receiver<StreamEnd>,
+}
+
+impl BegunStream {
+    /// As an answer.
+    pub(crate) fn stream(self) -> Response {
+        self.behind(None)
+    }
+
+    /// As an answer to somebody who has had something: 204 where there is nothing more to say and never will be, for a reader of
+    /// server-sent events comes back after every other end. Waits a little for that, or for the first that is said.
+    pub(crate) async fn unless_all_is_said(mut self) -> Response {
+        match timeout(SAID_MAX, self.pieces.recv()).await {
+            Ok(None) => match self.end.await {
+                Ok(StreamEnd::Over) => nothing_more(),
+                Ok(_) | Err(_) => streamed(Body::empty()),
+            },
+            Ok(Some(first)) => self.behind(Some(first)),
+            Err(_elapsed) => self.behind(None),
+        }
+    }
+
+    fn behind(self, mut first: Option<Bytes>) -> Response {
+        let mut pieces = self.pieces;
+        let pieces = stream::poll_fn(move |context| {
+            let piece = match first.take() {
+                Some(first) => Poll::Ready(Some(first)),
+                None => pieces.poll_recv(context),
+            };
+            piece.map(|piece| piece.map(Ok::<Bytes, Infallible>))
+        });
+        streamed(Body::from_stream(pieces))
+    }
+}
+
+/// Begins a stream, which a task of the gateway's writes.
 pub(crate) fn answer(
     gateway: Arc<Gateway>,
     whom: StreamFor,
     reading: Reading,
     wording: impl Wording,
-) -> Response {
-    let (sender, mut pieces) = mpsc::channel::<Bytes>(PIECES);
+) -> BegunStream {
+    let (sender, pieces) = mpsc::channel::<Bytes>(PIECES);
+    let (ended, end) = oneshot::channel();
     let tasks = gateway.tasks.clone();
     let delivery = Delivery {
         gateway,
@@ -111,12 +156,21 @@ pub(crate) fn answer(
         told_at: Instant::now(),
         looks: looks(),
     };
-    tasks.spawn(delivery.run(reading, wording));
-    let pieces = stream::poll_fn(move |context| {
-        let piece = pieces.poll_recv(context);
-        piece.map(|piece| piece.map(Ok::<Bytes, Infallible>))
-    });
-    let mut response = Response::new(Body::from_stream(pieces));
+    tasks.spawn(delivery.run(reading, wording, ended));
+    BegunStream { pieces, end }
+}
+
+fn nothing_more() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+        .headers_mut()
+        .insert(ANSWER, Speaker::Gateway.value());
+    response
+}
+
+fn streamed(body: Body) -> Response {
+    let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(BUFFERING, HeaderValue::from_static("no"));
@@ -141,8 +195,15 @@ struct Delivery {
 }
 
 impl Delivery {
-    async fn run(mut self, mut reading: Reading, mut wording: impl Wording) {
+    async fn run(
+        mut self,
+        mut reading: Reading,
+        mut wording: impl Wording,
+        ended: oneshot::Sender<StreamEnd>,
+    ) {
         let Err(end) = self.tell(&mut reading, &mut wording).await;
+        // Before the pieces end. Hardly anybody waits for it.
+        ended.send(end).ok();
         drop(reading);
         tracing::debug!(?end, "a stream ends");
         match end {

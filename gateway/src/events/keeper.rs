@@ -107,6 +107,29 @@ impl Keeper {
         Ok(kept::read_stored(answer.bytes())?)
     }
 
+    /// Stores a record behind the headers of a turn; its sequence.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is heard of the stream; it may have been stored.
+    pub(crate) async fn store_record(
+        &self,
+        of: &SessionOf,
+        record: Vec<u8>,
+    ) -> Result<u64, Unheard> {
+        let question = Question {
+            patience: ANSWER_MAX,
+            ..Question::new(self.client.subjects().turn(&of.tenant, &of.session), record)
+        };
+        if !self.bus.is_connected() {
+            return Err(Unheard::Away);
+        }
+        let answer = self.client.ask(question).await?;
+        let stored = kept::read_stored(answer.bytes())?;
+        // It expects nothing to be the last, so it was stored.
+        stored.ok_or(Unheard::Away)
+    }
+
     /// The events of a session from this sequence on, as they come. Dropping what is returned ends it: the server takes the consumer away.
     ///
     /// # Errors

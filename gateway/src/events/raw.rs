@@ -1,5 +1,7 @@
 //! What followers are told, as server-sent events: every event with its own bytes. Pure.
 
+use std::fmt::Display;
+
 use bytes::{BufMut as _, BytesMut};
 use serde_json::json;
 
@@ -34,7 +36,12 @@ fn write_event(event: &SessionEvent, to: &mut BytesMut) {
 fn write_gap(gap: &EventGap, to: &mut BytesMut) {
     write_said(gap, to);
     write_snapshots(gap, to);
-    line(to, "id", gap.up_to.to_string().as_bytes());
+    write_id(&gap.up_to, to);
+}
+
+/// Alone the id behind which somebody who has had all of this comes back.
+pub(crate) fn write_id(id: &impl Display, to: &mut BytesMut) {
+    line(to, "id", id.to_string().as_bytes());
     to.put_u8(b'\n');
 }
 

@@ -58,7 +58,7 @@ impl Buckets {
                     let early = early.get(id).and_then(|early| heard[*early].take());
                     early.unwrap_or_default()
                 }
-                TurnSlot::Refused { code, message } => {
+                TurnSlot::Refused { code, message, .. } => {
                     let failure = CallFailure::told(*code, message.clone());
                     HeardCall::refused(seq, CallEnd::Failure(failure))
                 }

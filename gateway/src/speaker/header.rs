@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use fleet::{
     call::Language,
     ids::{CallId, Label},
-    wire::code::Code,
+    wire::{code::Code, error::Suggestion},
 };
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
@@ -98,7 +98,28 @@ pub enum TurnSlot {
         code: Code,
         /// The same in words.
         message: String,
+        /// What else its caller was told; `None` in headers of releases that did not keep it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        more: Option<Box<RefusalMore>>,
     },
+}
+
+/// What else the caller of a refused call was told, so that it can be told the same again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusalMore {
+    /// Whether the same may work another time.
+    pub retryable: bool,
+    /// When, if that is known, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+    /// What to do next, in a word.
+    pub suggestion: Suggestion,
+    /// JSON pointer to the argument, where one is to blame.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// More, for programs and people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<serde_json::Value>,
 }
 
 /// What a tool says of how its calls are shown, in the words of OpenAI's items.

@@ -45,8 +45,8 @@ mod tests;
 
 pub use fold::{Speech, Spoken};
 pub use header::{
-    CALLS_MAX, OnFinal, Shape, SpeakingOrder, TurnCall, TurnHeader, TurnSlot, UnfitHeader,
-    Visibility,
+    CALLS_MAX, OnFinal, RefusalMore, Shape, SpeakingOrder, TurnCall, TurnHeader, TurnSlot,
+    UnfitHeader, Visibility,
 };
 pub use ids::{BadSpokenId, SpokenId, SpokenPlace, StreamEpoch};
 pub use input::{FinalError, FinalRow, News, SpeakerInput};

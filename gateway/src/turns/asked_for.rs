@@ -6,7 +6,10 @@ use fleet::{
 };
 use serde_json::value::RawValue;
 
-use super::name::TurnName;
+use super::{
+    call_form::{check, pointer},
+    name::TurnName,
+};
 use crate::{
     form::Fields,
     refusal::Refused,
@@ -15,8 +18,6 @@ use crate::{
 
 /// What a turn may say.
 const FIELDS: [&str; 3] = ["calls", "order", "on_final"];
-/// What a call of a turn may not say: the turn says it.
-const OF_THE_TURN: [&str; 3] = ["idempotency_key", "session", "prefer"];
 
 /// A turn that is asked for.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ pub(crate) struct TurnAsked {
 /// One of its calls.
 #[derive(Debug)]
 pub(crate) struct CallAsked {
-    /// Its tool; empty where it names none, which the door refuses.
+    /// Its tool.
     pub(crate) tool: String,
     /// Its arguments, as they came.
     pub(crate) arguments: String,
@@ -37,11 +38,11 @@ pub(crate) struct CallAsked {
 }
 
 impl TurnAsked {
-    /// Reads it. What is wrong inside of a call is the door's to say.
+    /// Reads it. What is wrong with the arguments of a call is the door's to say.
     ///
     /// # Errors
     ///
-    /// It is no turn, or has no calls or too many.
+    /// It is no turn, has no calls or too many, or a call is none.
     pub(crate) fn read(body: &[u8]) -> Result<Self, Refused> {
         let fields = Fields::read(body)?;
         for name in fields.names() {
@@ -99,24 +100,16 @@ impl TurnAsked {
 impl CallAsked {
     fn read(call: &RawValue, place: usize) -> Result<Self, Refused> {
         let Some(fields) = Fields::of(call.get()) else {
-            return Err(invalid(said!(
-                "/calls/{place} must be an object",
-                "/calls/{place} 必须是对象"
-            )));
+            let what = Message::fixed(
+                "a call of a turn is an object with tool and args",
+                "turn 中的每个调用都是含有 tool 和 args 的对象",
+            );
+            return Err(invalid(what).at(pointer(place, "")));
         };
-        for name in OF_THE_TURN {
-            if fields.has(name) {
-                return Err(invalid(said!(
-                    "/calls/{place} may not have {name}: the turn says it",
-                    "/calls/{place} 不能有 {name}：由 turn 决定"
-                )));
-            }
-        }
-        let tool = fields.values("tool").next();
-        let tool = tool.and_then(|tool| serde_json::from_str(tool.get()).ok());
+        let tool = check(&fields, place)?;
         let arguments = fields.values("args").next().map(RawValue::get);
         Ok(Self {
-            tool: tool.unwrap_or_default(),
+            tool,
             arguments: arguments.unwrap_or("{}").to_owned(),
             fields,
         })
@@ -160,13 +153,13 @@ mod tests {
 
     #[test]
     fn calls_go_to_the_door_as_they_came_with_the_keys_of_the_turn() {
-        let body = r#"{"calls":[{"tool":"look","args":{"a": 1E2}},{"args":[1],"deadline_ms":5}],"order":"first_ready"}"#;
+        let body = r#"{"calls":[{"tool":"look","args":{"a": 1E2}},{"tool":"x","args":[1],"deadline_ms":5}],"order":"first_ready"}"#;
         let asked = read(body).unwrap();
         assert_eq!(asked.order, SpeakingOrder::FirstReady);
         assert_eq!(asked.on_final, OnFinal::Await);
         assert_eq!(
             (asked.calls[0].tool.as_str(), asked.calls[1].tool.as_str()),
-            ("look", "")
+            ("look", "x")
         );
         assert_eq!(asked.calls[0].arguments, r#"{"a": 1E2}"#);
         let name = TurnName::read(&format!("turn_{}", "0".repeat(32))).unwrap();
@@ -174,7 +167,7 @@ mod tests {
         assert_eq!(
             asked.batch(&name, &[0, 1]),
             format!(
-                r#"{{"calls":[{{"tool":"look","args":{{"a": 1E2}},"idempotency_key":"turn_{zeros}-0"}},{{"args":[1],"deadline_ms":5,"idempotency_key":"turn_{zeros}-1"}}]}}"#
+                r#"{{"calls":[{{"tool":"look","args":{{"a": 1E2}},"idempotency_key":"turn_{zeros}-0"}},{{"tool":"x","args":[1],"deadline_ms":5,"idempotency_key":"turn_{zeros}-1"}}]}}"#
             )
         );
         assert!(asked.batch(&name, &[1]).contains("-1\""));
@@ -182,7 +175,8 @@ mod tests {
 
     #[test]
     fn what_is_no_turn_is_refused() {
-        let of = |count: usize| format!("{{\"calls\":[{}]}}", vec!["{}"; count].join(","));
+        let call = r#"{"tool":"x","args":{}}"#;
+        let of = |count: usize| format!("{{\"calls\":[{}]}}", vec![call; count].join(","));
         assert!(read(&of(1)).is_ok() && read(&of(64)).is_ok());
         for bad in [
             of(0).as_str(),
@@ -193,14 +187,13 @@ mod tests {
             "{",
             r#"{"calls":{}}"#,
             r#"{"calls":[1]}"#,
-            r#"{"calls":[{}],"calls":[{}]}"#,
-            r#"{"calls":[{}],"order":"random"}"#,
-            r#"{"calls":[{}],"order":null}"#,
-            r#"{"calls":[{}],"on_final":"kill"}"#,
-            r#"{"calls":[{}],"session":"s"}"#,
-            r#"{"calls":[{"session":"s"}]}"#,
-            r#"{"calls":[{"idempotency_key":"k"}]}"#,
-            r#"{"calls":[{"prefer":"respond-async"}]}"#,
+            r#"{"calls":[{}]}"#,
+            r#"{"calls":[{"tool":"x","args":{}}],"calls":[{"tool":"x","args":{}}]}"#,
+            r#"{"calls":[{"tool":"x","args":{}}],"order":"random"}"#,
+            r#"{"calls":[{"tool":"x","args":{}}],"order":null}"#,
+            r#"{"calls":[{"tool":"x","args":{}}],"on_final":"kill"}"#,
+            r#"{"calls":[{"tool":"x","args":{}}],"session":"s"}"#,
+            r#"{"calls":[{"tool":"x","args":{},"session":"s"}]}"#,
         ] {
             assert!(read(bad).is_err(), "{bad}");
         }

@@ -81,14 +81,21 @@ mod tests {
 
     use super::*;
 
+    fn refused(tool: &str) -> TurnItem {
+        let slot = TurnSlot::Refused {
+            code: Code::UnknownTool,
+            message: "no".to_owned(),
+            more: None,
+        };
+        TurnItem::refused(tool, &slot).unwrap()
+    }
+
     #[test]
     fn a_header_is_an_event_that_is_read_again_and_knows_its_turn() {
-        let body = r#"{"calls":[{"tool":"look","args":{"a": 1E2}},{"tool":"x"}]}"#;
+        let body = r#"{"calls":[{"tool":"look","args":{"a": 1E2}},{"tool":"x","args":{}}]}"#;
         let asked = TurnAsked::read(body.as_bytes()).unwrap();
         let name = TurnName::read(&format!("turn_{}", "0".repeat(32))).unwrap();
-        let items: Vec<TurnItem> = ["look", "x"]
-            .map(|tool| TurnItem::refused(tool, Code::UnknownTool, "no"))
-            .to_vec();
+        let items = ["look", "x"].map(refused).to_vec();
         let at = OffsetDateTime::UNIX_EPOCH;
         let header = header_of(&name, &asked, &items, &HashMap::new(), at);
         let event = to_event(&header);
@@ -97,9 +104,9 @@ mod tests {
         assert!(is_same(&asked, &header));
         for other in [
             r#"{"calls":[{"tool":"look","args":{"a": 1E2}}]}"#,
-            r#"{"calls":[{"tool":"look","args":{"a": 1E2}},{"tool":"x"}],"order":"first_ready"}"#,
-            r#"{"calls":[{"tool":"look","args":{"a": 1E3}},{"tool":"x"}]}"#,
-            r#"{"calls":[{"tool":"look","args":{"a": 1E2}},{"tool":"y"}]}"#,
+            r#"{"calls":[{"tool":"look","args":{"a": 1E2}},{"tool":"x","args":{}}],"order":"first_ready"}"#,
+            r#"{"calls":[{"tool":"look","args":{"a": 1E3}},{"tool":"x","args":{}}]}"#,
+            r#"{"calls":[{"tool":"look","args":{"a": 1E2}},{"tool":"y","args":{}}]}"#,
         ] {
             let other = TurnAsked::read(other.as_bytes()).unwrap();
             assert!(!is_same(&other, &header));

@@ -3,12 +3,13 @@
 use fleet::{
     call::{Awaiting, Language},
     ids::CallId,
-    wire::{code::Code, envelope::Envelope, error::ErrorBody, message::Message},
+    wire::{code::Code, error::ErrorBody, message::Message},
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
+use super::refused::{said, slot_of};
 use crate::speaker::TurnSlot;
 
 /// What became of a call.
@@ -22,15 +23,22 @@ pub(crate) struct TurnItem {
     pub(crate) accepted_at: Option<OffsetDateTime>,
     /// Whether its caller's program has to run it.
     pub(crate) is_clients: bool,
+    /// Whether nobody knows what became of it: it may have been accepted.
+    pub(crate) is_unknown: bool,
 }
 
 #[derive(Deserialize)]
 struct SaidOfCall {
     call_id: Option<CallId>,
+    #[serde(default)]
+    tool: String,
+    #[serde(default)]
+    effect: Option<String>,
     #[serde(default, with = "time::serde::rfc3339::option")]
     accepted_at: Option<OffsetDateTime>,
     awaiting: Option<SaidAwaiting>,
-    error: Option<SaidError>,
+    #[serde(default)]
+    error: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]
@@ -58,40 +66,39 @@ impl TurnItem {
         items.into_iter().map(Self::read).collect()
     }
 
-    /// Of a call that was refused when its turn was made.
-    pub(crate) fn refused(tool: &str, code: Code, message: &str) -> Self {
-        let what = Message::verbatim(message.to_owned());
-        let envelope = Envelope::refused(tool, ErrorBody::refused(code, &what, Language::En));
-        let said = String::from_utf8(envelope.to_bytes()).ok();
-        let said = said.and_then(|said| RawValue::from_string(said).ok());
-        Self {
-            said: said.expect("an envelope is JSON"),
-            slot: TurnSlot::Refused {
-                code,
-                message: message.to_owned(),
-            },
+    /// Of a call that was refused when its turn was made; `None`: it was accepted.
+    pub(crate) fn refused(tool: &str, slot: &TurnSlot) -> Option<Self> {
+        let TurnSlot::Refused {
+            code,
+            message,
+            more,
+        } = slot
+        else {
+            return None;
+        };
+        Some(Self {
+            said: said(tool, *code, message, more.as_deref()),
+            slot: slot.clone(),
             accepted_at: None,
             is_clients: false,
-        }
+            is_unknown: false,
+        })
     }
 
     fn read(said: Box<RawValue>) -> Option<Self> {
         let read: SaidOfCall = serde_json::from_str(said.get()).ok()?;
-        let slot = match (read.call_id, read.error) {
-            (Some(call), _) => TurnSlot::CallId(call),
-            (None, error) => {
-                let error = error?;
-                TurnSlot::Refused {
-                    // A word of a later release: that it was refused is all that is known.
-                    code: error.code.parse().unwrap_or(Code::InvalidArguments),
-                    message: error.message,
-                }
-            }
+        let Some(call) = read.call_id else {
+            let refused = Self::refused(&read.tool, &slot_of(error_of(&read.error?)?))?;
+            return Some(Self {
+                is_unknown: read.effect.as_deref() == Some("unknown"),
+                ..refused
+            });
         };
         let whom = read.awaiting.map(|awaiting| awaiting.whom);
         Some(Self {
-            slot,
+            slot: TurnSlot::CallId(call),
             accepted_at: read.accepted_at,
+            is_unknown: false,
             is_clients: whom.is_some_and(|whom| matches!(whom.parse(), Ok(Awaiting::Client))),
             said,
         })
@@ -107,6 +114,21 @@ impl TurnItem {
             }
         )
     }
+}
+
+/// The error of a refusal; `None`: it is none.
+fn error_of(said: &RawValue) -> Option<ErrorBody> {
+    if let Ok(error) = serde_json::from_str(said.get()) {
+        return Some(error);
+    }
+    // A word of a later release: that it was refused is all that is known.
+    let said: SaidError = serde_json::from_str(said.get()).ok()?;
+    let code = said.code.parse().unwrap_or(Code::InvalidArguments);
+    let error = ErrorBody::refused(code, &Message::fixed("", ""), Language::En);
+    Some(ErrorBody {
+        message: said.message,
+        ..error
+    })
 }
 
 #[cfg(test)]
@@ -126,14 +148,17 @@ mod tests {
         assert_eq!(items[0].slot, TurnSlot::CallId(id));
         assert!(items[0].accepted_at.is_some() && !items[0].is_clients);
         assert!(items[1].is_clients);
-        let refused = TurnSlot::Refused {
-            code: Code::UnknownTool,
-            message: "no".to_owned(),
+        let refused = &items[2];
+        let TurnSlot::Refused { code, message, .. } = &refused.slot else {
+            panic!("{refused:?}");
         };
-        assert_eq!(items[2].slot, refused);
-        let again = TurnItem::refused("c", Code::UnknownTool, "no");
-        assert_eq!(again.slot, refused);
+        assert_eq!((*code, message.as_str()), (Code::UnknownTool, "no"));
+        let again = TurnItem::refused("c", &refused.slot).unwrap();
+        assert_eq!(again.said.get(), refused.said.get());
         assert!(again.said.get().contains("\"state\":\"refused\""));
+        assert!(TurnItem::refused("a", &items[0].slot).is_none());
+        let unknown = br#"{"items":[{"call_id":null,"tool":"c","state":"refused","effect":"unknown","error":{"code":"store_unavailable","message":"no"}}]}"#;
+        assert!(TurnItem::all_of(unknown).unwrap()[0].is_unknown);
         assert!(TurnItem::all_of(br#"{"state":"refused"}"#).is_none());
     }
 }

@@ -5,19 +5,23 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use fleet::{
     ids::Label,
+    said,
     wire::{code::Code, message::Message},
 };
 use fleet_client::{Answer, Question, question::DECISION_MAX};
 use fleet_history::calls::now;
+use serde_json::json;
 use time::OffsetDateTime;
 
 use super::{
     answered::watch,
     asked_for::TurnAsked,
+    forgotten::places_left,
     header::{header_of, is_same},
     items::TurnItem,
-    kept::{self, KeptHeader},
+    kept,
     name::TurnName,
+    refused::forgotten,
     shown::shown,
 };
 use crate::{
@@ -28,7 +32,7 @@ use crate::{
     headers::{IDEMPOTENCY_KEY, SESSION},
     referents::may_stand,
     refusal::{Refused, Repeatable},
-    speaker::TurnSlot,
+    speaker::TurnHeader,
     state::Gateway,
 };
 
@@ -41,7 +45,8 @@ pub(crate) enum Made {
     Refused(Answer),
 }
 
-/// Makes it. Where it was made before, its calls are found by their keys, and those that were refused then stay refused.
+/// Makes it. Where it was made before, its calls are found by their keys, and those that were refused then stay refused, also where the stream
+/// has forgotten that (`forgotten`).
 ///
 /// # Errors
 ///
@@ -54,15 +59,21 @@ pub(crate) async fn make(
     asked: &TurnAsked,
 ) -> Result<Made, Refused> {
     let keeper = gateway.sessions.keeper();
-    let known = kept::headers(keeper, tenant, name).await;
-    let known = known.map_err(|error| unheard(&error))?.into_iter().next();
-    if known
-        .as_ref()
-        .is_some_and(|known| !is_same(asked, &known.header))
-    {
-        return Err(another());
+    let kept = kept::turn(keeper, tenant, name).await;
+    let kept = kept.map_err(|error| unheard(&error))?;
+    let known = kept.first(name);
+    if known.is_some_and(|known| !is_same(asked, known)) {
+        return Err(another(name));
     }
-    let places = places(asked, known.as_ref());
+    let before = match known {
+        Some(known) => refused_before(known),
+        None => {
+            let left = places_left(gateway, (tenant, name), asked).await?;
+            refused_and_forgotten(asked, left)
+        }
+    };
+    let is_sent = |(place, before): (usize, &Option<TurnItem>)| before.is_none().then_some(place);
+    let places: Vec<usize> = before.iter().enumerate().filter_map(is_sent).collect();
     let mut sent = Vec::new();
     if !places.is_empty() {
         let body = asked.batch(name, &places);
@@ -73,9 +84,17 @@ pub(crate) async fn make(
         }
     }
     if sent.iter().any(TurnItem::is_another) {
-        return Err(another());
+        return Err(another(name));
     }
-    let items = together(known.as_ref(), &places, sent);
+    // What nobody knows is told as nothing: the same request again finds out.
+    if sent.iter().any(|item| item.is_unknown) {
+        return Err(Refused::no_answer(Repeatable::ByKey));
+    }
+    let mut sent = sent.into_iter();
+    let items = before.into_iter();
+    let items: Vec<TurnItem> = items
+        .filter_map(|before| before.or_else(|| sent.next()))
+        .collect();
     if known.is_none() {
         let tools: Vec<String> = asked.calls.iter().map(|call| call.tool.clone()).collect();
         let shown = shown(&gateway.views, &tools).await;
@@ -88,7 +107,7 @@ pub(crate) async fn make(
                 .unwrap_or(OffsetDateTime::UNIX_EPOCH),
         };
         let header = header_of(name, asked, &items, &shown, created_at);
-        let kept = kept::keep(keeper, tenant, name, &header, None).await;
+        let kept = kept::keep(keeper, tenant, name, &header, Some(kept.last)).await;
         // The calls are made; the same request again says which they are.
         let is_first = kept.map_err(|error| {
             tracing::debug!(
@@ -108,30 +127,24 @@ pub(crate) async fn make(
     Ok(Made::Items(items))
 }
 
-/// The places of the calls that are sent: all of a new turn, and of one that was made those that were accepted.
-fn places(asked: &TurnAsked, known: Option<&KeptHeader>) -> Vec<usize> {
-    let all = 0..asked.calls.len();
-    let Some(known) = known else {
-        return all.collect();
-    };
-    let calls = &known.header.calls;
-    all.filter(|place| calls[*place].id().is_some()).collect()
+/// What was refused when the turn was made, by its place.
+fn refused_before(known: &TurnHeader) -> Vec<Option<TurnItem>> {
+    let calls = known.calls.iter();
+    calls
+        .map(|call| TurnItem::refused(&call.tool, &call.slot))
+        .collect()
 }
 
-/// What was answered at these places, and what was refused before at the others.
-fn together(known: Option<&KeptHeader>, places: &[usize], sent: Vec<TurnItem>) -> Vec<TurnItem> {
-    let Some(known) = known else {
-        return sent;
-    };
-    let mut sent = places.iter().copied().zip(sent).peekable();
-    let calls = known.header.calls.iter().enumerate();
-    let items = calls.filter_map(|(place, call)| match &call.slot {
-        TurnSlot::Refused { code, message } => Some(TurnItem::refused(&call.tool, *code, message)),
-        TurnSlot::CallId(_) => sent
-            .next_if(|(sent, _)| *sent == place)
-            .map(|(_, item)| item),
-    });
-    items.collect()
+/// The same of a turn whose header is gone, of which the calls at these places are left; `None`: it has told nothing.
+fn refused_and_forgotten(asked: &TurnAsked, left: Option<Vec<usize>>) -> Vec<Option<TurnItem>> {
+    let is_left = |place| left.as_ref().is_none_or(|left| left.contains(&place));
+    let calls = asked.calls.iter().enumerate();
+    calls
+        .map(|(place, call)| match is_left(place) {
+            true => None,
+            false => TurnItem::refused(&call.tool, &forgotten()),
+        })
+        .collect()
 }
 
 async fn send(
@@ -167,10 +180,12 @@ async fn send(
     gateway.dispatchers.ask(question, Repeatable::ByKey).await
 }
 
-fn another() -> Refused {
-    let what = Message::fixed(
-        "the key is that of a turn with other calls",
-        "这个 key 已用于另一个包含其他调用的 turn",
+fn another(name: &TurnName) -> Refused {
+    let turn = name.id();
+    let what = said!(
+        "the key is that of the turn {turn}, which has other calls: other calls are a new turn with a key of its own",
+        "这个 key 属于 turn {turn}，而它包含其他调用：其他调用需要用新的 key 提交新的 turn"
     );
-    Refused::new(Code::IdempotencyKeyReused, what)
+    let refused = Refused::new(Code::IdempotencyKeyReused, what);
+    refused.with_details(json!({ "turn_id": turn }))
 }

@@ -48,9 +48,12 @@ impl TurnName {
         format!("{RESPONSE}{}", self.0)
     }
 
-    /// The response behind another one, to which these calls' answers were handed in. The same calls again are the same response.
-    pub(crate) fn response_behind(&self, last: &str, calls: &[CallId]) -> String {
-        let hash = hash(&json!(["response", self.0, last, calls]).to_string());
+    /// The response behind another one, for which these outputs of calls were handed in, by their hashes. The same again are the same
+    /// response, in whichever order they stand.
+    pub(crate) fn response_behind(&self, last: &str, outputs: &[(CallId, &str)]) -> String {
+        let mut outputs = outputs.to_vec();
+        outputs.sort_unstable();
+        let hash = hash(&json!(["response", self.0, last, outputs]).to_string());
         format!("{RESPONSE}{hash}")
     }
 
@@ -91,9 +94,12 @@ mod tests {
         assert_eq!(name.session().as_str(), name.id());
         assert!(name.key(63).parse::<IdempotencyKey>().is_ok());
         let call = CallId::generate();
-        let next = name.response_behind(&name.response(), &[call]);
-        assert_eq!(next, name.response_behind(&name.response(), &[call]));
-        assert_ne!(next, name.response_behind(&next, &[call]));
+        let other = CallId::generate();
+        let behind = |last: &str, outputs: &[(CallId, &str)]| name.response_behind(last, outputs);
+        let next = behind(&name.response(), &[(call, "a"), (other, "b")]);
+        assert_eq!(next, behind(&name.response(), &[(other, "b"), (call, "a")]));
+        assert_ne!(next, behind(&name.response(), &[(call, "a"), (other, "c")]));
+        assert_ne!(next, behind(&next, &[(call, "a"), (other, "b")]));
     }
 
     #[test]

@@ -8,13 +8,9 @@ use fleet::{
 };
 
 use serde::Deserialize;
-use uuid::Uuid;
 
 use super::{
-    header::TURN,
-    kept::{self, KeptHeader},
-    name::TurnName,
-    outputs::HandedInFor,
+    header::TURN, kept, name::TurnName, output_form::call_of_request, outputs::HandedInFor,
 };
 use crate::{
     events::{keeper::Keeper, place::EventId, told::SessionEvent, unheard::Unheard},
@@ -35,6 +31,20 @@ pub(crate) struct ToldSoFar {
     requests: HashMap<CallId, String>,
 }
 
+impl ToldSoFar {
+    /// Whether all of it was told.
+    pub(crate) const fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Whether one of these calls goes on, as far as it has told.
+    pub(crate) fn goes_on(&self, handed_in: &[&HandedInFor]) -> bool {
+        let is_over = |call: &CallId| self.calls.get(call).is_some_and(|(_, is_over)| *is_over);
+        let mut going = handed_in.iter().filter(|one| !one.ends());
+        going.any(|one| !is_over(&one.call))
+    }
+}
+
 /// What the newest response of a turn has told up to now: the same computation that its followers get.
 ///
 /// # Errors
@@ -44,10 +54,10 @@ pub(crate) async fn told_so_far(
     keeper: &Keeper,
     tenant: &Label,
     name: &TurnName,
-    newest: &KeptHeader,
+    newest: &TurnHeader,
 ) -> Result<ToldSoFar, Unheard> {
     let of = kept::session_of(tenant, name);
-    let mut speech = Speech::of(&newest.header.response_id);
+    let mut speech = Speech::of(&newest.response_id);
     let mut calls: HashMap<CallId, (u64, bool)> = HashMap::new();
     let mut requests = HashMap::new();
     let mut from = 1;
@@ -90,7 +100,7 @@ pub(crate) async fn told_so_far(
     })
 }
 
-/// The request for a yes in an event, by its call: `mcpr_`, the call's id, and how often that has spoken.
+/// The request for a yes in an event, by its call.
 fn request_in(event: &SpokenEvent) -> Option<(CallId, String)> {
     #[derive(Deserialize)]
     struct DoneEvent {
@@ -109,8 +119,23 @@ fn request_in(event: &SpokenEvent) -> Option<(CallId, String)> {
     if item.r#type != "mcp_approval_request" {
         return None;
     }
-    let call = item.id.split('_').nth(1)?.parse::<Uuid>().ok()?;
-    Some((CallId(call), item.id))
+    Some((call_of_request(&item.id)?, item.id))
+}
+
+/// The response behind this one, for which these were handed in.
+pub(crate) fn response_behind(
+    name: &TurnName,
+    before: &TurnHeader,
+    handed_in: &[&HandedInFor],
+) -> String {
+    let outputs = handed_in.iter().map(|one| (one.call, one.hash.as_str()));
+    name.response_behind(&before.response_id, &outputs.collect::<Vec<_>>())
+}
+
+/// Whether a response tells what becomes of one of these calls.
+pub(crate) fn tells(header: &TurnHeader, handed_in: &[&HandedInFor]) -> bool {
+    let mut calls = header.calls.iter().filter_map(|call| call.id());
+    calls.any(|call| handed_in.iter().any(|one| one.call == call && !one.ends()))
 }
 
 /// The header of the response behind the newest one; `None`: what was handed in is told in that, or nothing is left to tell. Pure.
@@ -118,7 +143,7 @@ pub(crate) fn header_behind(
     name: &TurnName,
     newest: &TurnHeader,
     so_far: &ToldSoFar,
-    handed_in: &[HandedInFor],
+    handed_in: &[&HandedInFor],
 ) -> Option<TurnHeader> {
     if !so_far.is_over {
         return None;
@@ -143,9 +168,8 @@ pub(crate) fn header_behind(
     if calls.is_empty() {
         return None;
     }
-    let ids: Vec<CallId> = handed_in.iter().map(|one| one.call).collect();
     Some(TurnHeader {
-        response_id: name.response_behind(&newest.response_id, &ids),
+        response_id: response_behind(name, newest, handed_in),
         previous_response_id: Some(newest.response_id.clone()),
         calls,
         ..newest.clone()

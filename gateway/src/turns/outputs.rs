@@ -1,28 +1,37 @@
-//! What a client hands in for the calls of a turn. Pure.
+//! What a client hands in for the calls of a turn: its form is checked for all of them before any is handed in. Pure.
+
+use std::fmt::Write as _;
 
 use fleet::{
+    canonical,
     ids::CallId,
     said,
     wire::{code::Code, message::Message},
 };
-use serde_json::value::RawValue;
+use serde_json::{Value, json, value::RawValue};
 
+use super::output_form::{NAMES, checked, wrong};
 use crate::{form::Fields, refusal::Refused, speaker::CALLS_MAX};
+
+/// How many bytes of a hash say which output it is.
+const HASH_BYTES: usize = 16;
 
 /// What is handed in for one call.
 #[derive(Debug)]
 pub(crate) struct HandedInFor {
     pub(crate) call: CallId,
+    /// Which output it is: the same again has the same.
+    pub(crate) hash: String,
     fields: Fields,
 }
 
 impl HandedInFor {
-    /// Reads `{"outputs": [{"call_id", "result"|"error"|"input"|"decision", "token"?}]}`. What is wrong with an answer is the door's to
-    /// say.
+    /// Reads `{"outputs": [{"call_id"|"approval_request_id", "result"|"error"|"input"|"decision", …}]}`. Whether an answer fits its tool
+    /// is the door's to say.
     ///
     /// # Errors
     ///
-    /// It is not that, or names a call twice.
+    /// It is not that, or names a call twice; which output is wrong is said.
     pub(crate) fn all_of(body: &[u8]) -> Result<Vec<Self>, Refused> {
         let fields = Fields::read(body)?;
         let mut values = fields.values("outputs");
@@ -37,11 +46,11 @@ impl HandedInFor {
         for (place, one) in list.iter().enumerate() {
             let read = Self::read(one, place)?;
             if all.iter().any(|before| before.call == read.call) {
-                let what = said!(
-                    "/outputs/{place} is for a call that has one already",
-                    "/outputs/{place} 对应的调用已有一个输出"
+                let what = Message::fixed(
+                    "this call has an output already in this request",
+                    "这个调用在本次请求中已有一个输出",
                 );
-                return Err(Refused::new(Code::InvalidArguments, what));
+                return Err(wrong(place, "", what));
             }
             all.push(read);
         }
@@ -63,6 +72,12 @@ impl HandedInFor {
         self.fields.has(name)
     }
 
+    /// The token that it names, if it names one.
+    pub(crate) fn token(&self) -> Option<String> {
+        let token = self.fields.values("token").next()?;
+        serde_json::from_str(token.get()).ok()
+    }
+
     /// As the body of a question, with these fields where it has none of their names.
     pub(crate) fn to_body(&self, further: &[(&str, &str)]) -> String {
         let mut fields = self.fields.clone();
@@ -75,23 +90,35 @@ impl HandedInFor {
     }
 
     fn read(one: &RawValue, place: usize) -> Result<Self, Refused> {
-        let fields = Fields::of(one.get());
-        let call = fields.as_ref().and_then(|fields| {
-            let mut ids = fields.values("call_id");
-            let id = ids
-                .next()
-                .filter(|_| fields.values("call_id").count() == 1)?;
-            serde_json::from_str::<String>(id.get()).ok()?.parse().ok()
-        });
-        let Some((fields, call)) = fields.zip(call) else {
-            let what = said!(
-                "/outputs/{place}/call_id must be the id of a call",
-                "/outputs/{place}/call_id 必须是 call_id"
-            );
-            return Err(Refused::new(Code::InvalidArguments, what));
-        };
-        Ok(Self { call, fields })
+        let (mut fields, call) = checked(one, place)?;
+        let hash = hash_of(&fields);
+        fields.remove("approval_request_id");
+        if !fields.has("call_id") {
+            fields.push("call_id", &call);
+        }
+        Ok(Self { call, hash, fields })
     }
+}
+
+/// Which output it is, whatever names its call and in whichever order its fields stand.
+fn hash_of(fields: &Fields) -> String {
+    let mut said: Vec<(&str, String)> = fields
+        .names()
+        .filter(|name| !NAMES.contains(name))
+        .filter_map(|name| {
+            let text = fields.values(name).next()?.get();
+            let value = serde_json::from_str::<Value>(text).ok();
+            let text = value.map_or_else(|| text.to_owned(), |value| canonical::to_text(&value));
+            Some((name, text))
+        })
+        .collect();
+    said.sort_unstable();
+    let hash = canonical::hash_text(&json!(said).to_string());
+    let mut digits = String::with_capacity(2 * HASH_BYTES);
+    for byte in &hash[..HASH_BYTES] {
+        write!(digits, "{byte:02x}").expect("a text can be written to");
+    }
+    digits
 }
 
 fn form() -> Refused {
@@ -107,25 +134,73 @@ fn form() -> Refused {
 mod tests {
     use super::*;
 
+    fn of(fields: &str) -> Result<HandedInFor, Refused> {
+        let body = format!(r#"{{"outputs":[{{{fields}}}]}}"#);
+        HandedInFor::all_of(body.as_bytes()).map(|mut all| all.remove(0))
+    }
+
     #[test]
     fn each_answer_goes_to_the_door_as_it_came_with_its_token() {
         let id = CallId::generate();
-        let body = format!(r#"{{"outputs":[{{"call_id":"{id}","result":{{"a": 1E2}}}}]}}"#);
-        let all = HandedInFor::all_of(body.as_bytes()).unwrap();
-        assert!(all[0].ends() && !all[0].has("token"));
+        let output = of(&format!(r#""call_id":"{id}","result":{{"a": 1E2}}"#)).unwrap();
+        assert!(output.ends() && !output.has("token"));
         assert_eq!(
-            all[0].to_body(&[("token", "t"), ("call_id", "x")]),
+            output.to_body(&[("token", "t"), ("call_id", "x")]),
             format!(r#"{{"call_id":"{id}","result":{{"a": 1E2}},"token":"t"}}"#)
         );
-        let twice = format!(r#"{{"outputs":[{{"call_id":"{id}"}},{{"call_id":"{id}"}}]}}"#);
+    }
+
+    #[test]
+    fn a_request_for_a_yes_names_its_call() {
+        let id = CallId::generate();
+        let digits = id.0.simple();
+        let decision = r#""decision":"deny","args_hash":"h""#;
+        let output = of(&format!(
+            r#""approval_request_id":"mcpr_{digits}_0",{decision}"#
+        ))
+        .unwrap();
+        assert_eq!(output.call, id);
+        assert_eq!(
+            output.to_body(&[]),
+            format!(r#"{{{decision},"call_id":"{id}"}}"#)
+        );
+        let by_id = of(&format!(r#"{decision},"call_id":"{id}""#)).unwrap();
+        assert_eq!(by_id.hash, output.hash);
+        for bad in [
+            format!(r#""approval_request_id":"mcpr_{digits}",{decision}"#),
+            format!(r#""approval_request_id":"mcp_{digits}_0",{decision}"#),
+            format!(r#""approval_request_id":"mcpr_{digits}_0","result":1"#),
+            format!(
+                r#""approval_request_id":"mcpr_{digits}_0","call_id":"{}",{decision}"#,
+                CallId::generate()
+            ),
+        ] {
+            assert!(of(&bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_same_output_is_known_whatever_its_order_and_its_blanks() {
+        let id = CallId::generate();
+        let hash = |fields: &str| of(&format!(r#""call_id":"{id}",{fields}"#)).unwrap().hash;
+        let first = hash(r#""result":{"a":1,"b":[]}"#);
+        assert_eq!(first, hash(r#""token":"t","result":{"b": [], "a": 1}"#));
+        assert_ne!(first, hash(r#""result":{"a":1,"b":[1]}"#));
+        assert_ne!(hash(r#""input":{}"#), hash(r#""result":{}"#));
+    }
+
+    #[test]
+    fn what_is_no_list_of_outputs_is_refused() {
+        let id = CallId::generate();
+        let twice = format!(
+            r#"{{"outputs":[{{"call_id":"{id}","result":1}},{{"call_id":"{id}","result":1}}]}}"#
+        );
         for bad in [
             "",
             "{}",
             "[]",
             r#"{"outputs":[]}"#,
-            r#"{"outputs":[{}]}"#,
-            r#"{"outputs":[{"call_id":"x"}]}"#,
-            r#"{"outputs":[{"call_id":1}],"x":1}"#,
+            r#"{"outputs":[1],"x":1}"#,
             &twice,
         ] {
             assert!(HandedInFor::all_of(bad.as_bytes()).is_err(), "{bad}");

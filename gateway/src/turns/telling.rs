@@ -30,6 +30,9 @@ use crate::{
     state::Gateway,
 };
 
+/// The place among the events of a message that none has: whoever has it was told by their rows of the calls of a turn that is lost.
+const BY_ROWS: u32 = u32::MAX;
+
 /// What a follower of a turn wants.
 #[derive(Debug, Clone)]
 pub(crate) struct TurnWanted {
@@ -46,6 +49,25 @@ pub(crate) struct TurnWanted {
     pub(crate) is_kept: bool,
 }
 
+impl TurnWanted {
+    /// A response of which the stream has the header, from its first event on.
+    pub(crate) const fn all_of(tenant: Label, response: String) -> Self {
+        Self {
+            tenant,
+            response,
+            last: None,
+            after: None,
+            extensions: false,
+            is_kept: true,
+        }
+    }
+
+    /// Whether its follower has had something of it.
+    pub(crate) const fn goes_on(&self) -> bool {
+        self.last.is_some() || self.after.is_some()
+    }
+}
+
 /// A turn that is told.
 #[derive(Debug)]
 pub(crate) struct TurnTold {
@@ -59,6 +81,8 @@ pub(crate) struct TurnTold {
     last: Option<SpokenPlace>,
     /// What is to be made good once the header is there.
     gap: Option<EventGap>,
+    /// What is told with the header then: who has had all of that already is told nothing.
+    held: BytesMut,
     /// The last event that was heard.
     heard: Option<EventId>,
     /// The calls whose ends were heard.
@@ -81,6 +105,7 @@ impl TurnTold {
             epoch: None,
             last: None,
             gap: None,
+            held: BytesMut::new(),
             heard: None,
             ended: HashSet::new(),
         }
@@ -117,12 +142,31 @@ impl TurnTold {
             at: event.at,
             news,
         };
-        self.speak(event.id.epoch, input, to);
-        if self.speech.header().is_some()
-            && let Some(gap) = self.gap.take()
-        {
-            self.make_good(event.id, &gap, to).await;
+        let Some(gap) = self.gap.take() else {
+            self.speak(event.id.epoch, input, to);
+            return;
+        };
+        let mut story = std::mem::take(&mut self.held);
+        self.speak(event.id.epoch, input, &mut story);
+        if self.speech.header().is_none() {
+            (self.gap, self.held) = (Some(gap), story);
+            return;
         }
+        self.make_good(event.id, &gap, &mut story).await;
+        if !self.has_had_all(event.id.epoch) {
+            to.extend_from_slice(&story);
+        }
+    }
+
+    /// Whether everything is said, and the follower has had the last of it.
+    fn has_had_all(&self, epoch: u64) -> bool {
+        let had = self.had(epoch);
+        self.speech.is_over() && had.is_some() && had == self.last
+    }
+
+    /// The place of what the follower was told last, where that is of this stream.
+    fn had(&self, epoch: u64) -> Option<SpokenPlace> {
+        self.wanted.last.as_ref()?.within(&name_of(epoch))
     }
 
     async fn news(&self, event: &SessionEvent) -> News {
@@ -171,17 +215,30 @@ impl TurnTold {
     }
 
     /// Something of the session is lost. The calls that are over are told from their rows, as soon as the speaker knows its turn; where it
-    /// never will, the story cannot be told any more, and what the rows say stands for it.
+    /// never will, the story cannot be told any more, and what the rows say stands for it: once, for the id behind that says that it was told.
     async fn lost(&mut self, gap: &EventGap, to: &mut BytesMut) -> StreamGoes {
         self.epoch = Some(gap.up_to.epoch);
         self.resume = Resume::Start;
-        raw::write_said(gap, to);
         if self.speech.header().is_some() {
+            raw::write_said(gap, to);
             self.make_good(gap.up_to, gap, to).await;
         } else if self.wanted.is_kept {
+            raw::write_said(gap, &mut self.held);
             self.gap = Some(gap.clone());
         } else {
-            raw::write_snapshots(gap, to);
+            let had = self.had(gap.up_to.epoch);
+            if had.is_none_or(|had| had.k != BY_ROWS) {
+                raw::write_said(gap, to);
+                raw::write_snapshots(gap, to);
+                let id = SpokenId {
+                    epoch: name_of(gap.up_to.epoch),
+                    place: SpokenPlace {
+                        seq: gap.up_to.sequence,
+                        k: BY_ROWS,
+                    },
+                };
+                raw::write_id(&id, to);
+            }
             return StreamGoes::Over;
         }
         StreamGoes::On

@@ -27,6 +27,9 @@ mod streams;
 
 mod turns;
 
+mod turn_outputs;
+mod turn_refusals;
+
 mod gaps;
 mod stream_ends;
 

@@ -12,17 +12,17 @@ use serde_json::{Value, json};
 use crate::streams::following;
 
 /// A turn of these calls.
-async fn turn(web: Web, key: &str, turn: &Value) -> WebAnswer {
+pub(crate) async fn turn(web: Web, key: &str, turn: &Value) -> WebAnswer {
     let request = web.post("/v1/turns", turn.to_string());
     request.header("Idempotency-Key", key).send().await
 }
 
-fn look(what: &str) -> Value {
+pub(crate) fn look(what: &str) -> Value {
     json!({"tool": "look", "args": {"what": what}})
 }
 
 /// Follows a turn behind this event.
-async fn follow(web: Web, id: &str, query: &str, last: Option<&str>) -> EventSource {
+pub(crate) async fn follow(web: Web, id: &str, query: &str, last: Option<&str>) -> EventSource {
     let request = web.get(&format!("/v1/turns/{id}/events{query}"));
     let request = match last {
         Some(last) => request.header("Last-Event-ID", last),
@@ -34,7 +34,7 @@ async fn follow(web: Web, id: &str, query: &str, last: Option<&str>) -> EventSou
 }
 
 /// All of a turn, which has to end.
-async fn whole(web: Web, id: &str, query: &str, last: Option<&str>) -> Vec<Block> {
+pub(crate) async fn whole(web: Web, id: &str, query: &str, last: Option<&str>) -> Vec<Block> {
     let mut follower = follow(web, id, query, last).await;
     let blocks = follower.rest().await;
     assert!(follower.is_complete, "{blocks:?}");
@@ -42,7 +42,7 @@ async fn whole(web: Web, id: &str, query: &str, last: Option<&str>) -> Vec<Block
 }
 
 /// What every story has: it begins and ends, its numbers have no gaps, and each item that was added is done.
-fn is_whole(blocks: &[Block]) {
+pub(crate) fn is_whole(blocks: &[Block]) {
     let numbers = blocks
         .iter()
         .map(|block| block.json()["sequence_number"].as_u64().unwrap());
@@ -60,7 +60,7 @@ fn is_whole(blocks: &[Block]) {
 }
 
 /// The items of the last event.
-fn output(blocks: &[Block]) -> Value {
+pub(crate) fn output(blocks: &[Block]) -> Value {
     blocks.last().unwrap().json()["response"]["output"].clone()
 }
 
@@ -100,12 +100,22 @@ async fn a_turn_is_made_once_and_every_gateway_tells_the_same_story() {
         assert_eq!(one["call_id"], two["call_id"]);
     }
     assert_eq!(text(&whole(other, &id, "", None).await), text(&blocks));
-    for (place, block) in blocks.iter().enumerate() {
+    let (last, others) = blocks.split_last().unwrap();
+    for (place, block) in others.iter().enumerate() {
         let rest = whole(other, &id, "", Some(&block.id)).await;
         assert_eq!(text(&rest), text(&blocks[place + 1..]));
         let number = &block.json()["sequence_number"];
         let rest = whole(web, &id, &format!("?starting_after={number}"), None).await;
         assert_eq!(text(&rest), text(&blocks[place + 1..]));
+    }
+    // Who has had all of it comes back for nothing.
+    let events = format!("/v1/turns/{id}/events");
+    for request in [
+        other.get(&events).header("Last-Event-ID", &last.id),
+        web.get(&format!("{events}?starting_after=9999")),
+    ] {
+        let nothing = request.send().await;
+        assert_eq!((nothing.status, nothing.text()), (204, String::new()));
     }
     assert_eq!(witness.asked("a") + witness.asked("b"), 2);
     let stands = web.get(&format!("/v1/turns/{id}")).send().await;
@@ -132,6 +142,8 @@ async fn a_turn_is_made_once_and_every_gateway_tells_the_same_story() {
             (refused.status, refused.code()),
             (409, "idempotency_key_reused".to_owned())
         );
+        let error = refused.json()["error"].clone();
+        assert_eq!(error["details"]["turn_id"], id.as_str(), "{error}");
     }
     invariants::hold(&fleet, &witness).await;
     gateway.drain().await;
@@ -268,15 +280,36 @@ async fn what_the_stream_has_lost_of_a_turn_is_told_from_its_rows() {
     let made = turn(web, "k", &asked).await.json();
     let id = made["turn_id"].as_str().unwrap();
     let told = whole(web, id, "", None).await;
+    let stood = web.get(&format!("/v1/turns/{id}")).send().await.json();
     let jetstream = async_nats::jetstream::new(fleet.client.clone());
     let stream = jetstream.get_stream("TOOLFLEET_EVENTS").await.unwrap();
     stream.purge().await.unwrap();
     // Nobody knows its header.
     let lost = whole(web, id, "", None).await;
     let events: Vec<&str> = lost.iter().map(|block| block.event.as_str()).collect();
-    assert_eq!(events, ["gap", "snapshot", "snapshot"]);
+    assert_eq!(events, ["gap", "snapshot", "snapshot", ""]);
+    let behind = |id: &str, last: &Block| {
+        let events = web.get(&format!("/v1/turns/{id}/events"));
+        events.header("Last-Event-ID", &last.id).send()
+    };
+    assert_eq!(behind(id, lost.last().unwrap()).await.status, 204);
+    // What only the stream knew is null, and the rest is the same.
     let rows = web.get(&format!("/v1/turns/{id}")).send().await.json();
     assert_eq!(rows["items"].as_array().unwrap().len(), 2, "{rows}");
+    assert_eq!(
+        (&rows["order"], &rows["items"][0]["index"]),
+        (&Value::Null, &Value::Null)
+    );
+    for field in ["turn_id", "session", "response_id", "created_at"] {
+        assert_eq!(rows[field], stood[field], "{rows}");
+    }
+    for field in ["call_id", "tool", "state", "outcome", "attempts", "code"] {
+        let column = |turn: &Value| [0, 1].map(|place: usize| turn["items"][place][field].clone());
+        let (mut now, mut before) = (column(&rows), column(&stood));
+        now.sort_by_key(Value::to_string);
+        before.sort_by_key(Value::to_string);
+        assert_eq!(now, before, "{rows}");
+    }
     // The same turn again says it anew.
     let again = turn(web, "k", &asked).await.json();
     assert_eq!(again["items"][0]["replayed"], true, "{again}");
@@ -284,6 +317,7 @@ async fn what_the_stream_has_lost_of_a_turn_is_told_from_its_rows() {
     assert_eq!(blocks[0].event, "gap");
     is_whole(&blocks[1..]);
     assert_eq!(output(&blocks), output(&told));
+    assert_eq!(behind(id, blocks.last().unwrap()).await.status, 204);
     assert_eq!(witness.asked("a") + witness.asked("b"), 2);
     invariants::hold(&fleet, &witness).await;
     gateway.drain().await;

@@ -59,6 +59,7 @@ pub(super) fn refused(tool: &str, arguments: &str) -> TurnCall {
             code: Code::InvalidArguments,
             message: "/amount is missing. Nothing was run. Correct it and send it again."
                 .to_owned(),
+            more: None,
         },
         ..plain(tool, arguments)
     }
