@@ -3,7 +3,12 @@
 
 use std::time::Duration;
 
-use fleet::{bus::connect::Bus, wire::code::Code, wire::message::Message};
+use async_nats::client::{PublishError, PublishErrorKind};
+use fleet::{
+    bus::connect::Bus,
+    said,
+    wire::{code::Code, message::Message},
+};
 use fleet_client::{Answer, AskError, FleetClient, Question};
 use tokio::time::timeout;
 
@@ -83,6 +88,14 @@ impl Dispatchers {
                         "这个网关上等待回答的请求太多",
                     ),
                 ),
+                AskError::Unsent(problem) if is_too_large(&**problem) => {
+                    let most = self.client.connection().max_payload();
+                    let what = said!(
+                        "the request and its headers have more bytes than NATS carries in one message ({most})",
+                        "请求连同头部超过 NATS 一条消息能承载的字节数（{most}）"
+                    );
+                    Refused::new(Code::PayloadTooLarge, what)
+                }
                 AskError::Denied { .. } | AskError::Unsent(_) => {
                     tracing::warn!(
                         error = fleet::telemetry::report(detail),
@@ -116,6 +129,12 @@ impl Dispatchers {
             "这个网关没有到 NATS 的连接",
         )))
     }
+}
+
+/// Whether a message was not sent because the server carries none of its size: with its headers, which a body alone does not tell.
+fn is_too_large(problem: &(dyn std::error::Error + 'static)) -> bool {
+    let problem = problem.downcast_ref::<PublishError>();
+    problem.is_some_and(|problem| problem.kind() == PublishErrorKind::MaxPayloadExceeded)
 }
 
 fn unavailable(what: Message) -> Refused {

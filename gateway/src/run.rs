@@ -106,7 +106,7 @@ impl Started {
         };
         let dispatchers = Dispatchers::new(&bus).await?;
         let (stopping, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let keeper = Keeper::new(bus.clone(), dispatchers.client().clone());
+        let keeper = Keeper::new(bus.clone(), dispatchers.client().clone(), tasks.clone());
         let gateway = Arc::new(Gateway {
             dispatchers,
             sessions: Sessions::new(keeper, views.clone(), tasks.clone(), stopping.clone()),

@@ -1,7 +1,7 @@
 //! What the stream of events is asked over the API of JetStream, and how its answers are read. Pure: who asks has the connection.
 //!
-//! A follower reads one session with a consumer of its own, which the server pushes to it in order, and which the server takes away by
-//! itself some seconds after nobody listens any more. What lies before that is read one by one. Both name the session as their filter, so a
+//! A follower reads one session with a consumer of its own, which the server pushes to it in order. Its end is asked for, and where nobody
+//! does that any more, the server takes it away by itself some seconds after nobody listens. What lies before that is read one by one. Both name the session as their filter, so a
 //! user needs no right to anything but the events of sessions.
 
 use std::time::Duration;
@@ -210,6 +210,15 @@ pub fn ask_consumer(
     }
 }
 
+/// Asks for the end of the consumer of this name. Its answer says nothing that matters: one that is gone is gone.
+pub fn ask_consumer_end(subjects: &Subjects, name: &str) -> ApiQuestion {
+    let stream = subjects.events_stream();
+    ApiQuestion {
+        subject: api("CONSUMER.DELETE", &format!("{stream}.{name}")),
+        body: String::new(),
+    }
+}
+
 /// A consumer that is asked for.
 #[derive(Debug, Clone, Copy)]
 pub struct ConsumerWanted<'a> {
@@ -377,6 +386,10 @@ mod tests {
             "toolfleet.v1.acme.event.s.*"
         );
         assert_eq!(body["config"]["opt_start_seq"], 1);
+        assert_eq!(
+            ask_consumer_end(&subjects, "c").subject,
+            "$JS.API.CONSUMER.DELETE.TOOLFLEET_EVENTS.c"
+        );
     }
 
     #[test]

@@ -315,6 +315,7 @@ fn gateway(subjects: &Subjects) -> Rights {
                 "CONSUMER.CREATE",
                 &format!("{events}.*.{}", subjects.events()),
             ),
+            api("CONSUMER.DELETE", &format!("{events}.*")),
             // The answer to a consumer that waits until there is room.
             format!("$JS.FC.{events}.*.*"),
         ],

@@ -9,9 +9,11 @@ use fleet::{
         kept::{self, ApiQuestion, ConsumerWanted, KeptEvent, KeptEvents},
     },
     ids::Label,
+    telemetry::report,
 };
 use fleet_client::{Answer, FleetClient, Question};
 use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::{live::Live, unheard::Unheard};
@@ -31,12 +33,21 @@ pub(crate) struct SessionOf {
 pub(crate) struct Keeper {
     bus: Bus,
     client: FleetClient,
+    /// What takes consumers away.
+    tasks: TaskTracker,
+}
+
+/// A consumer of the stream. Dropping it has the server take it away.
+#[derive(Debug)]
+pub(super) struct Consumer {
+    name: String,
+    keeper: Keeper,
 }
 
 impl Keeper {
     /// Over this connection, with this inbox for the answers.
-    pub(crate) const fn new(bus: Bus, client: FleetClient) -> Self {
-        Self { bus, client }
+    pub(crate) const fn new(bus: Bus, client: FleetClient, tasks: TaskTracker) -> Self {
+        Self { bus, client, tasks }
     }
 
     /// How the stream stands.
@@ -131,6 +142,7 @@ impl Keeper {
     }
 
     /// The events of a session from this sequence on, as they come. Dropping what is returned ends it: the server takes the consumer away.
+    /// Dropping the future does so, too.
     ///
     /// # Errors
     ///
@@ -140,16 +152,20 @@ impl Keeper {
         let inbox = self.bus.private_inbox();
         let subscribed = self.bus.client.subscribe(inbox.clone()).await;
         let heard = subscribed.map_err(|_closed| Unheard::Away)?;
-        let name = format!("gateway-{}", Uuid::new_v4().simple());
+        // From here on it is taken away, also where nobody waits for the answer any more.
+        let consumer = Consumer {
+            name: format!("gateway-{}", Uuid::new_v4().simple()),
+            keeper: self.clone(),
+        };
         let wanted = ConsumerWanted {
-            name: &name,
+            name: &consumer.name,
             inbox: &inbox,
             from,
         };
         let question = kept::ask_consumer(self.client.subjects(), tenant, session, &wanted);
         let answer = self.ask(question).await?;
         kept::read_consumer(answer.bytes())?;
-        Ok(Live::new(self.bus.client.clone(), heard))
+        Ok(Live::new(self.bus.client.clone(), heard, consumer))
     }
 
     /// Changes whenever the connection is lost or restored from now on.
@@ -167,5 +183,18 @@ impl Keeper {
             ..Question::new(asked.subject, asked.body)
         };
         Ok(self.client.ask(question).await?)
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        // Where that is lost, the server takes it away some seconds after nobody listens.
+        let keeper = self.keeper.clone();
+        let question = kept::ask_consumer_end(keeper.client.subjects(), &self.name);
+        self.keeper.tasks.spawn(async move {
+            if let Err(error) = keeper.ask(question).await {
+                tracing::debug!(error = report(&error), "a consumer was not taken away");
+            }
+        });
     }
 }

@@ -6,7 +6,7 @@ use fleet::bus::kept::{DeliveredEvent, HEARTBEAT, delivered};
 use futures_util::StreamExt;
 use tokio::time::timeout;
 
-use super::unheard::Unheard;
+use super::{keeper::Consumer, unheard::Unheard};
 
 /// Where a heartbeat says that the server waits for room.
 const STALLED: &str = "Nats-Consumer-Stalled";
@@ -20,6 +20,8 @@ const MISSED_MAX: u32 = 2;
 pub(crate) struct Live {
     client: Client,
     heard: Subscriber,
+    /// Taken away with this.
+    _consumer: Consumer,
     /// How many events it has delivered.
     places: u64,
 }
@@ -34,10 +36,11 @@ pub(crate) enum Heard {
 }
 
 impl Live {
-    pub(super) const fn new(client: Client, heard: Subscriber) -> Self {
+    pub(super) const fn new(client: Client, heard: Subscriber, consumer: Consumer) -> Self {
         Self {
             client,
             heard,
+            _consumer: consumer,
             places: 0,
         }
     }

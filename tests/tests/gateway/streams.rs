@@ -1,5 +1,7 @@
 //! Following a session over HTTP: what its followers get, together, late, and from another gateway.
 
+use std::time::{Duration, Instant};
+
 use fleet_tests::{
     event_source::{Block, EventSource, text},
     fleet::{Fleet, Spec},
@@ -93,10 +95,14 @@ async fn every_event_comes_to_every_follower_as_it_was_told() {
     }
     assert_eq!(consumers(&fleet).await.len(), 1, "one for all of them");
     drop(followers);
+    // Sooner than the server would do it by itself.
+    let left = Instant::now();
     until_so("the consumer to be gone", async || {
         consumers(&fleet).await.is_empty()
     })
     .await;
+    let took = left.elapsed();
+    assert!(took < Duration::from_secs(4), "{took:?}");
     invariants::hold(&fleet, &witness).await;
     gateway.drain().await;
 }
