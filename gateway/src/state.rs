@@ -7,7 +7,7 @@ use crate::{
     ask::Dispatchers,
     auth::Authority,
     edge::hosts::Expected,
-    events::{places::StreamPlaces, sessions::Sessions},
+    events::{once::Stories, places::StreamPlaces, sessions::Sessions},
     files::Files,
     turns::waited::AnswersWaited,
 };
@@ -31,6 +31,8 @@ pub(crate) struct Gateway {
     pub(crate) files: Files,
     /// The turns whose final call is waited for.
     pub(crate) answers_waited: AnswersWaited,
+    /// What followers of turns are told.
+    pub(crate) stories: Stories,
     /// Cancelled when waiting requests are to be answered with where their calls stand.
     pub(crate) stopping: CancellationToken,
     /// What outlives its request: calls that are cancelled when their caller goes away, and what

@@ -8,7 +8,6 @@ use axum::{
     http::HeaderMap,
     response::Response,
 };
-use bytes::BytesMut;
 use fleet::{
     ids::Label,
     tokens::Scope,
@@ -25,6 +24,7 @@ use crate::{
         raw,
         reading::Reading,
         told::Told,
+        way::Said,
     },
     follower::{for_all_tools, no_reading, stream_for},
     headers::LAST_EVENT_ID,
@@ -62,8 +62,8 @@ pub(super) async fn session(
 struct Raw;
 
 impl Wording for Raw {
-    async fn say(&mut self, told: Arc<Told>, to: &mut BytesMut) -> StreamGoes {
-        raw::write(&told, to);
+    async fn say(&mut self, told: Arc<Told>, to: &mut Said) -> StreamGoes {
+        raw::write(&told, to.text());
         StreamGoes::On
     }
 }

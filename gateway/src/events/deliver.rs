@@ -1,20 +1,20 @@
 //! Sends one follower what it is told, and ends its stream where that has to end: when the follower is gone, too slow, or may not follow
 //! any more, and when the gateway stops.
 
-use std::{convert::Infallible, sync::Arc, task::Poll, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
     http::{HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE},
     response::Response,
 };
-use bytes::{Bytes, BytesMut};
-use futures_util::stream;
+use bytes::Bytes;
+use futures_util::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
 use tokio::{
-    sync::{
-        mpsc::{self, Sender},
-        oneshot,
-    },
+    sync::oneshot,
     time::{Instant, Interval, MissedTickBehavior, interval, timeout},
 };
 
@@ -23,6 +23,7 @@ use super::{
     raw::{COME_BACK, KEEP},
     reading::{Reading, ReadingEnd},
     told::Told,
+    way::{Gone, Said, Way, way},
 };
 use crate::{
     auth::principal::Principal,
@@ -45,22 +46,16 @@ const BEHIND_MAX: Duration = Duration::from_secs(10);
 const LAST_MAX: Duration = Duration::from_secs(1);
 /// How long it may take to find out that there is nothing more to say to somebody who comes back.
 const SAID_MAX: Duration = Duration::from_secs(1);
-/// Pieces of a stream that wait to be written.
-const PIECES: usize = 4;
-/// The most bytes of a piece that has more than one event.
+/// With so many bytes a piece takes no further event.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// How a follower's stream is written.
 pub(crate) trait Wording: Send + 'static {
     /// Writes what this is for the follower, if it is something. Dropping the future may lose what it was.
-    fn say(
-        &mut self,
-        told: Arc<Told>,
-        to: &mut BytesMut,
-    ) -> impl Future<Output = StreamGoes> + Send;
+    fn say(&mut self, told: Arc<Told>, to: &mut Said) -> impl Future<Output = StreamGoes> + Send;
 
     /// Writes what there is to say after [`IDLE`] in which nothing was told. Dropping the future is harmless.
-    fn idle(&mut self, _to: &mut BytesMut) -> impl Future<Output = StreamGoes> + Send {
+    fn idle(&mut self, _to: &mut Said) -> impl Future<Output = StreamGoes> + Send {
         std::future::ready(StreamGoes::On)
     }
 }
@@ -101,41 +96,31 @@ enum StreamEnd {
 }
 
 /// A stream that was begun: a task of the gateway's writes it.
-#[derive(Debug)]
 pub(crate) struct BegunStream {
-    pieces: mpsc::Receiver<Bytes>,
+    pieces: BoxStream<'static, Result<Bytes, Infallible>>,
     end: oneshot::Receiver<StreamEnd>,
 }
 
 impl BegunStream {
     /// As an answer.
     pub(crate) fn stream(self) -> Response {
-        self.behind(None)
+        streamed(Body::from_stream(self.pieces))
     }
 
     /// As an answer to somebody who has had something: 204 where there is nothing more to say and never will be, for a reader of
     /// server-sent events comes back after every other end. Waits a little for that, or for the first that is said.
     pub(crate) async fn unless_all_is_said(mut self) -> Response {
-        match timeout(SAID_MAX, self.pieces.recv()).await {
+        match timeout(SAID_MAX, self.pieces.next()).await {
             Ok(None) => match self.end.await {
                 Ok(StreamEnd::Over) => nothing_more(),
                 Ok(_) | Err(_) => streamed(Body::empty()),
             },
-            Ok(Some(first)) => self.behind(Some(first)),
-            Err(_elapsed) => self.behind(None),
+            Ok(Some(first)) => {
+                let first = stream::iter([first]);
+                streamed(Body::from_stream(first.chain(self.pieces)))
+            }
+            Err(_elapsed) => self.stream(),
         }
-    }
-
-    fn behind(self, mut first: Option<Bytes>) -> Response {
-        let mut pieces = self.pieces;
-        let pieces = stream::poll_fn(move |context| {
-            let piece = match first.take() {
-                Some(first) => Poll::Ready(Some(first)),
-                None => pieces.poll_recv(context),
-            };
-            piece.map(|piece| piece.map(Ok::<Bytes, Infallible>))
-        });
-        streamed(Body::from_stream(pieces))
     }
 }
 
@@ -146,18 +131,21 @@ pub(crate) fn answer(
     reading: Reading,
     wording: impl Wording,
 ) -> BegunStream {
-    let (sender, pieces) = mpsc::channel::<Bytes>(PIECES);
+    let (way, pieces) = way();
     let (ended, end) = oneshot::channel();
     let tasks = gateway.tasks.clone();
     let delivery = Delivery {
         gateway,
         whom,
-        sender,
+        way,
         told_at: Instant::now(),
         looks: looks(),
     };
     tasks.spawn(delivery.run(reading, wording, ended));
-    BegunStream { pieces, end }
+    BegunStream {
+        pieces: pieces.boxed(),
+        end,
+    }
 }
 
 fn nothing_more() -> Response {
@@ -188,7 +176,7 @@ fn looks() -> Interval {
 struct Delivery {
     gateway: Arc<Gateway>,
     whom: StreamFor,
-    sender: Sender<Bytes>,
+    way: Way,
     /// When the follower last heard something.
     told_at: Instant,
     looks: Interval,
@@ -208,7 +196,7 @@ impl Delivery {
         tracing::debug!(?end, "a stream ends");
         match end {
             StreamEnd::Stopping => {
-                let telling = self.sender.send(Bytes::from_static(COME_BACK));
+                let telling = self.way.send(Bytes::from_static(COME_BACK));
                 if !matches!(timeout(LAST_MAX, telling).await, Ok(Ok(()))) {
                     tracing::debug!("a follower that takes nothing is not told to come back");
                 }
@@ -225,11 +213,11 @@ impl Delivery {
         wording: &mut impl Wording,
     ) -> Result<Infallible, StreamEnd> {
         loop {
-            let mut piece = BytesMut::new();
+            let mut said = Said::default();
             let next = timeout(IDLE, reading.next());
             let Ok(told) = self.meanwhile(next).await? else {
-                let goes = self.meanwhile(wording.idle(&mut piece)).await?;
-                self.send(piece.freeze()).await?;
+                let goes = self.meanwhile(wording.idle(&mut said)).await?;
+                self.send(&mut said).await?;
                 if goes == StreamGoes::Over {
                     return Err(StreamEnd::Over);
                 }
@@ -240,22 +228,22 @@ impl Delivery {
                 ReadingEnd::Lost => StreamEnd::Lost,
             })?;
             loop {
-                let saying = wording.say(told, &mut piece);
+                let saying = wording.say(told, &mut said);
                 let goes = self.meanwhile(saying).await?;
                 if goes == StreamGoes::Over {
-                    self.send(piece.freeze()).await?;
+                    self.send(&mut said).await?;
                     return Err(StreamEnd::Over);
                 }
                 match reading.ready() {
-                    Some(next) if piece.len() < PIECE_BYTES => told = next,
+                    Some(next) if said.len() < PIECE_BYTES => told = next,
                     Some(next) => {
-                        self.send(piece.split().freeze()).await?;
+                        self.send(&mut said).await?;
                         told = next;
                     }
                     None => break,
                 }
             }
-            self.send(piece.freeze()).await?;
+            self.send(&mut said).await?;
         }
     }
 
@@ -266,15 +254,14 @@ impl Delivery {
             tokio::select! {
                 biased;
                 () = self.gateway.stopping.cancelled() => return Err(StreamEnd::Stopping),
-                () = self.sender.closed() => return Err(StreamEnd::Gone),
+                () = self.way.closed() => return Err(StreamEnd::Gone),
                 _ = self.looks.tick() => {
                     if !self.gateway.authority.still_knows(&self.whom.principal) {
                         return Err(StreamEnd::Revoked);
                     }
                     if self.told_at.elapsed() >= KEEP_EVERY {
                         self.told_at = Instant::now();
-                        // Where there is no room for it, there is something else on its way.
-                        drop(self.sender.try_send(Bytes::from_static(KEEP)));
+                        self.way.hint(KEEP);
                     }
                 }
                 done = &mut waited => return Ok(done),
@@ -282,20 +269,17 @@ impl Delivery {
         }
     }
 
-    /// Sends a piece, which may take a while.
-    async fn send(&mut self, piece: Bytes) -> Result<(), StreamEnd> {
-        if piece.is_empty() {
-            return Ok(());
-        }
-        let sender = self.sender.clone();
-        let sent = self.meanwhile(timeout(BEHIND_MAX, sender.send(piece)));
-        match sent.await? {
-            Ok(Ok(())) => {
-                self.told_at = Instant::now();
-                Ok(())
+    /// Sends what was said, which may take a while.
+    async fn send(&mut self, said: &mut Said) -> Result<(), StreamEnd> {
+        for piece in said.take() {
+            let way = self.way.clone();
+            let sent = self.meanwhile(timeout(BEHIND_MAX, way.send(piece)));
+            match sent.await? {
+                Ok(Ok(())) => self.told_at = Instant::now(),
+                Ok(Err(Gone)) => return Err(StreamEnd::Gone),
+                Err(_elapsed) => return Err(StreamEnd::Slow),
             }
-            Ok(Err(_gone)) => Err(StreamEnd::Gone),
-            Err(_elapsed) => Err(StreamEnd::Slow),
         }
+        Ok(())
     }
 }

@@ -10,7 +10,8 @@
 //! - `log` has the last events of a session, `follow` fills it, `sessions` has one of these for each session that somebody follows;
 //! - `told` is what stands in it;
 //! - `gap` says what is missing, with what the rows know;
-//! - `reading` is what one follower still has to get, `raw` writes it as server-sent events, `deliver` sends it, and ends it where it
+//! - `reading` is what one follower still has to get, `raw` writes it as server-sent events, `once` has what is large in
+//!   memory once for all who are told it, `way` bounds what waits for one follower, `deliver` sends it, and ends it where it
 //!   has to end; `places` bounds how many there are.
 
 pub(crate) mod place;
@@ -33,5 +34,8 @@ pub(crate) mod reading;
 
 pub(crate) mod places;
 pub(crate) mod raw;
+
+pub(crate) mod once;
+pub(crate) mod way;
 
 pub(crate) mod deliver;

@@ -1,6 +1,6 @@
 //! What a call has come to, for whoever follows its turn.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use fleet::{
     call::{CallOutcome, Language, State},
@@ -14,7 +14,7 @@ use super::{input::FinalRow, result::ShownResult, shape::ItemKind};
 #[derive(Debug)]
 pub(super) enum CallEnd {
     /// There is an answer: the tool's, or one that stands in. JSON text; `None` where it could not be read.
-    Answer(Option<String>),
+    Answer(Option<Arc<String>>),
     /// There is none.
     Failure(CallFailure),
 }

@@ -1,10 +1,12 @@
 //! The events, by their names in OpenAI's Responses API, and two of our own. The order of the fields is part of the bytes.
 
+use std::sync::Arc;
+
 use fleet::{call::Awaiting, ids::CallId, wire::part::Part};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{header::TurnHeader, item::OutputText};
+use super::{header::TurnHeader, item::OutputText, voice::DoneItem};
 
 /// With what the names of our own events begin.
 const OURS: &str = "toolfleet.";
@@ -158,7 +160,7 @@ pub(super) struct ResponseBody<'a> {
     instructions: Option<()>,
     metadata: ResponseMetadata<'a>,
     model: &'static str,
-    output: &'a [Box<RawValue>],
+    output: &'a [Arc<DoneItem>],
     parallel_tool_calls: bool,
     previous_response_id: Option<&'a str>,
     temperature: Option<()>,
@@ -180,7 +182,7 @@ impl<'a> ResponseBody<'a> {
     pub(super) fn of(
         header: &'a TurnHeader,
         status: ResponseStatus,
-        output: &'a [Box<RawValue>],
+        output: &'a [Arc<DoneItem>],
         now: i64,
     ) -> Self {
         Self {

@@ -1,5 +1,7 @@
 //! The fold: what is said because of one message of the stream, after all that were before it.
 
+use std::sync::Arc;
+
 use fleet::{
     ids::CallId,
     wire::event::{Event, Happening},
@@ -11,7 +13,7 @@ use super::{
     header::{CALLS_MAX, TurnCall, TurnHeader},
     input::{News, SpeakerInput},
     turn::ToldTurn,
-    voice::{SpokenEvent, Voice},
+    voice::{DoneItem, SpokenEvent, Voice},
 };
 
 /// How often the word may pass on because of one message. Each call opens and closes a few items at most before it waits again.
@@ -108,6 +110,12 @@ impl Speech {
     /// Whether the response's last event was said.
     pub const fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    /// Puts others in the place of the items that are done and kept for the last event, each once. They have to be the same: so all who
+    /// follow a turn can have one of each.
+    pub fn share(&mut self, same: impl FnMut(Arc<DoneItem>) -> Arc<DoneItem>) {
+        self.voice.share(same);
     }
 
     /// The header, once it was heard.

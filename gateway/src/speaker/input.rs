@@ -1,5 +1,7 @@
 //! What the speaker hears: one message of the session's stream at a time.
 
+use std::sync::Arc;
+
 use fleet::{
     call::{CallOutcome, State},
     wire::{
@@ -52,8 +54,8 @@ pub struct FinalRow {
     pub state: State,
     /// What it came to.
     pub outcome: CallOutcome,
-    /// The tool's answer, as JSON text.
-    pub result: Option<String>,
+    /// The tool's answer, as JSON text, which all who follow the turn may share.
+    pub result: Option<Arc<String>>,
     /// What went wrong.
     pub error: Option<FinalError>,
 }
@@ -79,7 +81,7 @@ impl FinalRow {
             result: envelope
                 .result
                 .as_ref()
-                .map(|result| result.get().to_owned()),
+                .map(|result| Arc::new(result.get().to_owned())),
             error: envelope.error.as_ref().map(|error| FinalError {
                 code: error.code,
                 message: error.message.clone(),

@@ -51,4 +51,4 @@ pub use header::{
 pub use ids::{BadSpokenId, SpokenId, SpokenPlace, StreamEpoch};
 pub use input::{FinalError, FinalRow, News, SpeakerInput};
 pub use replay::Resume;
-pub use voice::SpokenEvent;
+pub use voice::{DoneItem, SpokenEvent};

@@ -41,7 +41,7 @@ impl<'a> Closing<'a> {
     /// With what a call has come to.
     pub(super) fn of(end: &'a CallEnd) -> Self {
         match end {
-            CallEnd::Answer(json) => Self::Answer(json.as_deref()),
+            CallEnd::Answer(json) => Self::Answer(json.as_deref().map(String::as_str)),
             CallEnd::Failure(failure) => Self::Failure(failure),
         }
     }

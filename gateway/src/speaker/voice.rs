@@ -1,5 +1,7 @@
 //! What numbers the events, and keeps the items that are done.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -35,6 +37,17 @@ impl SpokenEvent {
     }
 }
 
+/// An item that is done, as JSON.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub struct DoneItem(Box<RawValue>);
+
+impl AsRef<str> for DoneItem {
+    fn as_ref(&self) -> &str {
+        self.0.get()
+    }
+}
+
 /// Says events, in order.
 #[derive(Debug, Default)]
 pub(super) struct Voice {
@@ -42,7 +55,9 @@ pub(super) struct Voice {
     /// The number of the next event that is no extension.
     number: u64,
     said: Vec<SpokenEvent>,
-    output: Vec<Box<RawValue>>,
+    output: Vec<Arc<DoneItem>>,
+    /// So many of them were given to [`Voice::share`].
+    shared: usize,
 }
 
 /// An event with its number.
@@ -100,12 +115,20 @@ impl Voice {
             output_index,
             item: &item,
         });
-        self.output.push(item);
+        self.output.push(Arc::new(DoneItem(item)));
     }
 
     /// The items that are done.
-    pub(super) fn output(&self) -> &[Box<RawValue>] {
+    pub(super) fn output(&self) -> &[Arc<DoneItem>] {
         &self.output
+    }
+
+    /// Puts others in the place of the items that came since this was asked last. They have to be the same.
+    pub(super) fn share(&mut self, mut same: impl FnMut(Arc<DoneItem>) -> Arc<DoneItem>) {
+        for item in &mut self.output[self.shared..] {
+            *item = same(Arc::clone(item));
+        }
+        self.shared = self.output.len();
     }
 
     /// What was said since this was asked last.

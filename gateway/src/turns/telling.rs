@@ -3,7 +3,6 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use bytes::BytesMut;
 use fleet::{
     ids::{CallId, Label},
     wire::event::{Event, Happening},
@@ -22,6 +21,7 @@ use crate::{
         place::EventId,
         raw,
         told::{EventGap, SessionEvent, Told},
+        way::Said,
     },
     speaker::{
         FinalRow, News, Resume, SpeakerInput, Speech, SpokenId, SpokenPlace, StreamEpoch,
@@ -82,7 +82,7 @@ pub(crate) struct TurnTold {
     /// What is to be made good once the header is there.
     gap: Option<EventGap>,
     /// What is told with the header then: who has had all of that already is told nothing.
-    held: BytesMut,
+    held: Said,
     /// The last event that was heard.
     heard: Option<EventId>,
     /// The calls whose ends were heard.
@@ -105,14 +105,14 @@ impl TurnTold {
             epoch: None,
             last: None,
             gap: None,
-            held: BytesMut::new(),
+            held: Said::default(),
             heard: None,
             ended: HashSet::new(),
         }
     }
 
     /// Begins with the stream of this epoch. Who was told something of another one hears so, and then everything.
-    fn begins(&mut self, id: EventId, to: &mut BytesMut) {
+    fn begins(&mut self, id: EventId, to: &mut Said) {
         if self.epoch.is_some() {
             return;
         }
@@ -127,11 +127,11 @@ impl TurnTold {
                 up_to: id,
                 calls: None,
             };
-            raw::write_said(&gap, to);
+            raw::write_said(&gap, to.text());
         }
     }
 
-    async fn hear(&mut self, event: &SessionEvent, to: &mut BytesMut) {
+    async fn hear(&mut self, event: &SessionEvent, to: &mut Said) {
         let news = self.news(event).await;
         if let News::Finished { event, .. } = &news {
             self.ended.insert(event.call_id);
@@ -154,7 +154,7 @@ impl TurnTold {
         }
         self.make_good(event.id, &gap, &mut story).await;
         if !self.has_had_all(event.id.epoch) {
-            to.extend_from_slice(&story);
+            to.append(story);
         }
     }
 
@@ -190,11 +190,16 @@ impl TurnTold {
     }
 
     async fn row(&self, call: CallId) -> Option<FinalRow> {
-        row(&self.gateway.dispatchers, &self.wanted.tenant, call).await
+        let row = row(&self.gateway.dispatchers, &self.wanted.tenant, call).await?;
+        let answers = &self.gateway.stories.answers;
+        Some(FinalRow {
+            result: row.result.map(|result| answers.shared(result)),
+            ..row
+        })
     }
 
     /// Has the speaker hear something, and writes what it says. Several messages at one place go on with its numbers.
-    fn speak(&mut self, epoch: u64, input: SpeakerInput, to: &mut BytesMut) {
+    fn speak(&mut self, epoch: u64, input: SpeakerInput, to: &mut Said) {
         let seq = input.seq;
         let mut spoken = self.speech.hear(input);
         let next = match self.last {
@@ -206,30 +211,32 @@ impl TurnTold {
             self.last = Some(event.place);
         }
         take_back(&self.gateway, &self.wanted.tenant, &spoken.cancel);
+        let stories = &self.gateway.stories;
+        self.speech.share(|item| stories.items.shared(item));
         let epoch = name_of(epoch);
-        for event in &spoken.events {
-            if (self.wanted.extensions || !event.is_extension) && self.resume.needs(event) {
-                to.extend_from_slice(event.to_sse(&epoch).as_bytes());
+        for event in spoken.events {
+            if (self.wanted.extensions || !event.is_extension) && self.resume.needs(&event) {
+                to.event(event.to_sse(&epoch), &stories.events);
             }
         }
     }
 
     /// Something of the session is lost. The calls that are over are told from their rows, as soon as the speaker knows its turn; where it
     /// never will, the story cannot be told any more, and what the rows say stands for it: once, for the id behind that says that it was told.
-    async fn lost(&mut self, gap: &EventGap, to: &mut BytesMut) -> StreamGoes {
+    async fn lost(&mut self, gap: &EventGap, to: &mut Said) -> StreamGoes {
         self.epoch = Some(gap.up_to.epoch);
         self.resume = Resume::Start;
         if self.speech.header().is_some() {
-            raw::write_said(gap, to);
+            raw::write_said(gap, to.text());
             self.make_good(gap.up_to, gap, to).await;
         } else if self.wanted.is_kept {
-            raw::write_said(gap, &mut self.held);
+            raw::write_said(gap, self.held.text());
             self.gap = Some(gap.clone());
         } else {
             let had = self.had(gap.up_to.epoch);
             if had.is_none_or(|had| had.k != BY_ROWS) {
-                raw::write_said(gap, to);
-                raw::write_snapshots(gap, to);
+                raw::write_said(gap, to.text());
+                raw::write_snapshots(gap, to.text());
                 let id = SpokenId {
                     epoch: name_of(gap.up_to.epoch),
                     place: SpokenPlace {
@@ -237,7 +244,7 @@ impl TurnTold {
                         k: BY_ROWS,
                     },
                 };
-                raw::write_id(&id, to);
+                raw::write_id(&id, to.text());
             }
             return StreamGoes::Over;
         }
@@ -253,7 +260,7 @@ impl TurnTold {
     }
 
     /// Tells of the calls that are over what their rows say, without what was told before their ends.
-    async fn make_good(&mut self, place: EventId, gap: &EventGap, to: &mut BytesMut) {
+    async fn make_good(&mut self, place: EventId, gap: &EventGap, to: &mut Said) {
         let over = gap.calls.iter().flat_map(|calls| &calls.over);
         let over: HashSet<&str> = over.map(|call| call.call_id.as_str()).collect();
         for call in self.open_calls() {
@@ -274,7 +281,7 @@ impl TurnTold {
     }
 
     /// Has the speaker hear the end of a call of which the stream says nothing.
-    fn ends(&mut self, place: EventId, call: CallId, row: FinalRow, to: &mut BytesMut) {
+    fn ends(&mut self, place: EventId, call: CallId, row: FinalRow, to: &mut Said) {
         self.ended.insert(call);
         let event = Event {
             call_id: call,
@@ -302,7 +309,7 @@ impl TurnTold {
 }
 
 impl Wording for TurnTold {
-    async fn say(&mut self, told: Arc<Told>, to: &mut BytesMut) -> StreamGoes {
+    async fn say(&mut self, told: Arc<Told>, to: &mut Said) -> StreamGoes {
         match &*told {
             Told::Event(event) => {
                 self.begins(event.id, to);
@@ -318,7 +325,7 @@ impl Wording for TurnTold {
     }
 
     /// An end may have been lost on its way: the rows know it.
-    async fn idle(&mut self, to: &mut BytesMut) -> StreamGoes {
+    async fn idle(&mut self, to: &mut Said) -> StreamGoes {
         if let Some(place) = self.heard {
             for call in self.open_calls() {
                 let dispatchers = &self.gateway.dispatchers;

@@ -114,7 +114,7 @@ pub(super) fn answer(json: &str) -> FinalRow {
     FinalRow {
         state: State::Succeeded,
         outcome: CallOutcome::Success,
-        result: Some(json.to_owned()),
+        result: Some(json.to_owned().into()),
         error: None,
     }
 }
