@@ -58,6 +58,11 @@ impl Asked {
         Ok(principal)
     }
 
+    /// Whether it does not say who asks.
+    pub(crate) const fn is_strangers(&self) -> bool {
+        self.principal.is_none()
+    }
+
     /// On which connection it asks.
     pub(crate) fn peer(&self) -> Peer {
         let peer = self.peer.clone();

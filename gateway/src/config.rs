@@ -60,7 +60,12 @@ pub struct Config {
     /// Connections at a time; further ones are closed at once.
     #[arg(long, env = "GATEWAY_CONNECTIONS_MAX", default_value_t = 4_096)]
     pub connections_max: usize,
-    /// Connections from one address that have not said yet who asks; further ones are closed at once.
+    /// Connections of one token; further ones are refused and closed. Without it a quarter of --connections-max, and at least
+    /// --strangers-max.
+    #[arg(long, env = "GATEWAY_CONNECTIONS_EACH_MAX")]
+    pub connections_each_max: Option<usize>,
+    /// Connections from one address, or one network of IPv6 (/64), whose last request did not say who asks; further ones are
+    /// closed at once. Behind a proxy all callers have its address: set it to as many connections as the proxy holds.
     #[arg(long, env = "GATEWAY_STRANGERS_MAX", default_value_t = 64)]
     pub strangers_max: usize,
     /// Streams of events at a time; further ones are refused.
@@ -72,6 +77,10 @@ pub struct Config {
     /// The most bytes of a file that is sent to it; 32 MiB (33554432) are the most that the fleet keeps.
     #[arg(long, env = "GATEWAY_FILES_BYTES_MAX", default_value_t = 33_554_432)]
     pub files_bytes_max: u64,
+    /// MiB of bodies in memory at a time, beyond the first 16 KiB of each; what has no room is refused. Those of requests that did
+    /// not say who asks have an eighth of it, and at least the room for one.
+    #[arg(long, env = "GATEWAY_BODIES_MAX_MIB", default_value_t = 64)]
+    pub bodies_max_mib: usize,
     /// Connections to Postgres, for the history and the tokens.
     #[arg(long, env = "GATEWAY_READ_CONNECTIONS", default_value_t = 4)]
     pub read_connections: u32,
@@ -87,6 +96,12 @@ pub enum Auth {
 }
 
 impl Config {
+    /// Connections that one token may have.
+    pub(crate) fn connections_each_max(&self) -> usize {
+        let share = (self.connections_max / 4).max(self.strangers_max);
+        self.connections_each_max.unwrap_or(share)
+    }
+
     /// Whether the settings fit together.
     ///
     /// # Errors
@@ -105,6 +120,15 @@ impl Config {
         }
         if !(1..=self.connections_max).contains(&self.strangers_max) {
             wrong.push("GATEWAY_STRANGERS_MAX must be 1 to GATEWAY_CONNECTIONS_MAX".to_owned());
+        }
+        let each = self.connections_each_max;
+        if each.is_some_and(|each| !(1..=self.connections_max).contains(&each)) {
+            wrong.push(
+                "GATEWAY_CONNECTIONS_EACH_MAX must be 1 to GATEWAY_CONNECTIONS_MAX".to_owned(),
+            );
+        }
+        if !(16..=65_536).contains(&self.bodies_max_mib) {
+            wrong.push("GATEWAY_BODIES_MAX_MIB must be 16 to 65536".to_owned());
         }
         if !(1..=65_536).contains(&self.streams_max) {
             wrong.push("GATEWAY_STREAMS_MAX must be 1 to 65536".to_owned());

@@ -5,15 +5,19 @@ use std::fmt;
 
 use fleet::{
     arguments::{self, Limits},
+    said,
     wire::{code::Code, message::Message},
 };
 use serde::{
     Deserialize, Deserializer, Serialize,
-    de::{MapAccess, Visitor},
+    de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::value::RawValue;
 
 use crate::refusal::Refused;
+
+/// The most fields of an object. Ours have fewer, and the door takes fewer of most.
+const FIELDS_MAX: usize = 1_000;
 
 /// The fields of an object, in their order.
 #[derive(Debug, Clone, Default)]
@@ -29,12 +33,19 @@ impl Fields {
         if body.is_empty() {
             return Ok(Self::default());
         }
-        serde_json::from_slice(body).map_err(|_wrong| wrong(body))
+        let read: InOrder = serde_json::from_slice(body).map_err(|_wrong| wrong(body))?;
+        read.all().ok_or_else(too_many)
     }
 
-    /// Of this text, where it is an object.
-    pub(crate) fn of(text: &str) -> Option<Self> {
-        serde_json::from_str(text).ok()
+    /// Of this text.
+    ///
+    /// # Errors
+    ///
+    /// It is no object that can be read.
+    pub(crate) fn of(text: &str) -> Result<Self, NoFields> {
+        let read = serde_json::from_str::<InOrder>(text);
+        let read = read.map_err(|_other| NoFields::Other)?;
+        read.all().ok_or(NoFields::TooMany)
     }
 
     /// The values of this field, however often it stands there.
@@ -129,28 +140,124 @@ impl Fields {
     }
 }
 
-impl<'de> Deserialize<'de> for Fields {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct InOrder;
+/// Why a text has no fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoFields {
+    /// It is an object with more than may be. Whoever passes on what was not looked at has to refuse it.
+    TooMany,
+    /// It is no object, or one of its names is no text. The door says so.
+    Other,
+}
 
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Fields;
+/// The first fields of an object, and whether there are more.
+struct InOrder {
+    first: Fields,
+    has_more: bool,
+}
+
+impl InOrder {
+    fn all(self) -> Option<Fields> {
+        (!self.has_more).then_some(self.first)
+    }
+}
+
+impl<'de> Deserialize<'de> for InOrder {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = InOrder;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<InOrder, A::Error> {
                 let mut fields = Vec::new();
-                while let Some(field) = map.next_entry()? {
+                while fields.len() < FIELDS_MAX
+                    && let Some(field) = map.next_entry()?
+                {
                     fields.push(field);
                 }
-                Ok(Fields(fields))
+                let mut has_more = false;
+                while fields.len() >= FIELDS_MAX
+                    && map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some()
+                {
+                    has_more = true;
+                }
+                Ok(InOrder {
+                    first: Fields(fields),
+                    has_more,
+                })
             }
         }
 
-        deserializer.deserialize_map(InOrder)
+        deserializer.deserialize_map(Members)
     }
+}
+
+/// The first values of a list, and how many there are.
+#[derive(Debug)]
+pub(crate) struct Listed<'a> {
+    /// At most as many as were asked for.
+    pub(crate) first: Vec<&'a RawValue>,
+    /// How many there are, those included that are left out.
+    pub(crate) count: usize,
+}
+
+impl<'a> Listed<'a> {
+    /// Of this text, at most so many; `None` where it is no list.
+    pub(crate) fn of(text: &'a str, most: usize) -> Option<Self> {
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let listed = AtMost(most).deserialize(&mut reader).ok()?;
+        reader.end().ok()?;
+        Some(listed)
+    }
+
+    /// All of them, where they are one at least and not more than were asked for.
+    pub(crate) fn all(self) -> Option<Vec<&'a RawValue>> {
+        (self.count == self.first.len() && self.count > 0).then_some(self.first)
+    }
+}
+
+struct AtMost(usize);
+
+impl<'de> DeserializeSeed<'de> for AtMost {
+    type Value = Listed<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Listed<'de>, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for AtMost {
+    type Value = Listed<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Listed<'de>, A::Error> {
+        let mut first = Vec::new();
+        while first.len() < self.0
+            && let Some(one) = list.next_element()?
+        {
+            first.push(one);
+        }
+        let mut count = first.len();
+        while count >= self.0 && list.next_element::<IgnoredAny>()?.is_some() {
+            count += 1;
+        }
+        Ok(Listed { first, count })
+    }
+}
+
+fn too_many() -> Refused {
+    let what = said!(
+        "an object of a body may have {FIELDS_MAX} fields",
+        "请求体中的对象最多有 {FIELDS_MAX} 个字段"
+    );
+    Refused::new(Code::InvalidArguments, what)
 }
 
 /// What is wrong with a body that is no object.
@@ -196,5 +303,22 @@ mod tests {
             // A lone surrogate is the door's to refuse: values are not looked into here.
             assert_eq!(read.is_ok(), body.contains("ud800"), "{body}");
         }
+    }
+
+    #[test]
+    fn no_more_is_kept_of_a_body_than_may_be_in_it() {
+        let of = |count: usize| format!("{{{}}}", vec!["\"a\":0"; count].join(","));
+        assert!(Fields::read(of(FIELDS_MAX).as_bytes()).is_ok());
+        assert!(Fields::read(of(FIELDS_MAX + 1).as_bytes()).is_err());
+        let none = |text: &str| Fields::of(text).unwrap_err();
+        assert_eq!(none(&of(FIELDS_MAX + 1)), NoFields::TooMany);
+        assert_eq!(none("[]"), NoFields::Other);
+        assert_eq!(none(&format!("{}x", of(FIELDS_MAX + 1))), NoFields::Other);
+        let list = Listed::of("[1,[2],3]", 2).unwrap();
+        assert_eq!((list.first.len(), list.count), (2, 3));
+        assert_eq!(Listed::of("[1,[2]]", 2).unwrap().all().unwrap().len(), 2);
+        assert!(Listed::of("[]", 2).unwrap().all().is_none());
+        assert!(Listed::of("[1,2,3]", 2).unwrap().all().is_none());
+        assert!(Listed::of("{}", 2).is_none() && Listed::of("[1]x", 2).is_none());
     }
 }

@@ -12,7 +12,7 @@ use fleet::{
 };
 
 use crate::{
-    form::Fields,
+    form::{Fields, NoFields},
     headers::{IDEMPOTENCY_KEY, META, ON_DISCONNECT, PREFER, SESSION, TENANT},
     refusal::Refused,
     status::Column,
@@ -185,8 +185,14 @@ pub(crate) fn own_name(name: &str) -> Result<(), Refused> {
 ///
 /// The caller writes itself who asks.
 pub(crate) fn with_principal(meta: &str, principal: Option<&str>) -> Result<String, Refused> {
-    let Some(mut fields) = Fields::of(meta) else {
-        return Ok(meta.to_owned());
+    let mut fields = match Fields::of(meta) {
+        Ok(fields) => fields,
+        // It may say itself who asks, where nobody looks.
+        Err(NoFields::TooMany) => {
+            let what = Message::fixed("meta has too many fields", "meta 的字段太多");
+            return Err(Refused::new(Code::HeaderInvalid, what));
+        }
+        Err(NoFields::Other) => return Ok(meta.to_owned()),
     };
     if fields.has(PRINCIPAL) {
         let what = Message::fixed(

@@ -21,8 +21,14 @@ use crate::{
     api::router,
     ask::Dispatchers,
     auth::Authority,
+    body::BodyRoom,
     config::{Auth, Config},
-    edge::{hosts::Expected, listener::Serving, peers::Peers},
+    edge::{
+        hosts::Expected,
+        listener::Serving,
+        peers::{Peers, PeersMax},
+        revoked::let_go_of_revoked,
+    },
     error::RunError,
     files::Files,
     events::{keeper::Keeper, once::Stories, places::StreamPlaces, sessions::Sessions},
@@ -113,6 +119,7 @@ impl Started {
             streams: StreamPlaces::new(config.streams_max, config.streams_each_max),
             files: Files::new(config.files_bytes_max, KnownFileKeys::new(views.clone())),
             stories: Stories::default(),
+            bodies: BodyRoom::new(config.bodies_max_mib),
             views,
             expected: Expected::new(config.listen, &config.allowed_hosts, &config.cors_origins),
             authority,
@@ -128,17 +135,27 @@ impl Started {
             serving: JoinSet::new(),
             tasks: JoinSet::new(),
         };
+        let peers = Peers::new(PeersMax {
+            strangers: config.strangers_max,
+            each: config.connections_each_max(),
+        });
         if config.auth == Auth::Tokens {
             // Of its own: where all connections are taken, no token would be revoked in time.
             let pool = postgres.pool_for_reading(1);
             tokens.refresh(&pool).await?;
             let keeping = tokens.keep_fresh(pool, started.bus.clone(), started.stop.clone());
             started.tasks.spawn(keeping);
+            let looking = let_go_of_revoked(peers.clone(), Arc::clone(&gateway));
+            let stop = started.stop.clone();
+            let looking = async move {
+                stop.run_until_cancelled(looking).await;
+            };
+            started.tasks.spawn(looking);
         }
         started.probe(config, postgres.clone(), probes);
         let serving = Serving {
             router: router(Arc::clone(&gateway)),
-            peers: Peers::new(config.strangers_max),
+            peers,
             connections_max: config.connections_max,
         };
         // Answers come only once the server knows the inbox.

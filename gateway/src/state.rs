@@ -6,6 +6,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     ask::Dispatchers,
     auth::Authority,
+    body::BodyRoom,
     edge::hosts::Expected,
     events::{once::Stories, places::StreamPlaces, sessions::Sessions},
     files::Files,
@@ -33,6 +34,8 @@ pub(crate) struct Gateway {
     pub(crate) answers_waited: AnswersWaited,
     /// What followers of turns are told.
     pub(crate) stories: Stories,
+    /// The room for bodies.
+    pub(crate) bodies: BodyRoom,
     /// Cancelled when waiting requests are to be answered with where their calls stand.
     pub(crate) stopping: CancellationToken,
     /// What outlives its request: calls that are cancelled when their caller goes away, and what

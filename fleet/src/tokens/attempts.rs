@@ -1,7 +1,8 @@
-//! Wrong tokens: an address that has sent [`WrongTokens::A_SECOND`] of them within a second is not listened to for the rest of it. Pure: who
-//! asks gives the moment.
+//! Wrong tokens: an address that has sent [`WrongTokens::A_SECOND`] of them within a second is told to come later for the rest of it, where
+//! its next one is wrong, too. One that holds is never refused for those of others: behind a proxy all have the same address. Pure: who asks
+//! gives the moment.
 //!
-//! Nobody guesses 256 bits; this keeps a client that goes wrong in a loop, or somebody who tries, from costing anything. Seconds are counted
+//! Nobody guesses 256 bits; this slows down a client that goes wrong in a loop, or somebody who tries. Seconds are counted
 //! from the beginning of the process and are the same for all addresses, so what is remembered is forgotten at once and has a bound.
 
 use std::{
@@ -23,7 +24,7 @@ pub struct WrongTokens {
 }
 
 impl WrongTokens {
-    /// So many of an address are answered as wrong, and nothing more of it is looked at until the second is over.
+    /// So many of an address are answered as wrong, and further ones with "later" until the second is over.
     pub const A_SECOND: u32 = 10;
     /// Addresses that are remembered in a second. Wrong tokens of further ones are not counted: rather than being refused because of what
     /// others do, they are told that theirs are wrong.
@@ -38,7 +39,7 @@ impl WrongTokens {
         }
     }
 
-    /// For how long this address is not listened to; `None`: it is. To be asked before its token is looked at.
+    /// For how long wrong tokens of this address are told to come later; `None`: they are not. To be asked where one is wrong.
     pub fn refuses(&self, address: IpAddr, now: Instant) -> Option<Duration> {
         if self.second_of(now) != self.second {
             return None;
@@ -68,9 +69,9 @@ impl WrongTokens {
     }
 }
 
-/// Who counts as one: an address, and of IPv6 its network of 64 bits, all of which one machine may have. An IPv4 address is the same one
+/// Who counts as one sender: an address, and of IPv6 its network of 64 bits, all of which one machine may have. An IPv4 address is the same one
 /// within IPv6.
-fn sender(address: IpAddr) -> IpAddr {
+pub fn sender(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
         IpAddr::V6(address) => {

@@ -7,7 +7,7 @@
 //! text      what a token looks like; a new one, and the hash of its secret
 //! row       what a token allows: tenant, scopes, tools
 //! cache     the tokens that hold, as they were last read: what is said of one, while Postgres is away too
-//! attempts  wrong tokens of an address, and from when on it is not listened to
+//! attempts  wrong tokens of an address, and from when on further ones are told to come later
 //! keep      reads the tokens each second, and at the bell
 //! ```
 
@@ -22,7 +22,7 @@ mod attempts;
 mod keep;
 
 pub use self::{
-    attempts::WrongTokens,
+    attempts::{WrongTokens, sender},
     cache::{TokenCache, TokenLookup},
     keep::KnownTokens,
     row::{LiveTokens, Scope, TokenRow, is_pattern},

@@ -1,6 +1,6 @@
 //! `POST /v1/batch`: many calls in one request. Each is answered at its own place, with what it would have been told alone.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use axum::{body::Body, extract::State, response::Response};
 use fleet::{references, said, tokens::Scope, wire::code::Code};
@@ -12,13 +12,16 @@ use crate::{
     asked::Asked,
     auth::principal::Principal,
     body::{self, BATCH_MAX},
-    form::Fields,
+    form::{Fields, Listed, NoFields},
     forward::{self, with_principal},
     headers::PREFER,
     referents::may_stand,
     refusal::{Refused, Repeatable},
     state::Gateway,
 };
+
+/// The most calls of a batch, as at the door.
+const CALLS_MAX: usize = 1_000;
 
 /// Sends a batch to the door.
 pub(super) async fn batch(
@@ -35,8 +38,10 @@ pub(super) async fn batch(
     if let Some(said) = preference.said() {
         headers.insert(PREFER.as_str(), said);
     }
-    let body = body::read(&asked.headers, body, BATCH_MAX).await?;
-    let checked = checked(&body, principal, Names::OfCaller)?;
+    let body = body::read(&gateway, &asked, body, BATCH_MAX).await?;
+    let (sent, whose) = (body.clone(), principal.clone());
+    let look = move || checked(&sent, &whose, Names::OfCaller);
+    let checked = body::aside(body.len(), look).await??;
     let args = checked.referring.iter().map(|args| args.as_bytes());
     may_stand(&gateway.dispatchers, principal, &tenant, args).await?;
     let question = Question {
@@ -91,15 +96,25 @@ pub(crate) fn checked(
     let mut problem = None;
     let mut is_changed = false;
     batch.change("calls", |calls| {
-        let Ok(calls) = serde_json::from_str::<Vec<&RawValue>>(calls.get()) else {
-            // The door says what is wrong: it makes no call of this.
+        // Where it is no list, the door says what is wrong: it makes no call of this.
+        let Listed { first, count } = Listed::of(calls.get(), CALLS_MAX)?;
+        if count > CALLS_MAX {
+            problem.get_or_insert_with(|| too_many(count));
             return None;
-        };
-        let mut written = Vec::with_capacity(calls.len());
-        for (place, call) in calls.iter().enumerate() {
-            let Some(mut fields) = Fields::of(call.get()) else {
-                written.push(call.get().to_owned());
-                continue;
+        }
+        let mut written: Vec<Cow<'_, str>> = Vec::with_capacity(first.len());
+        let mut is_changed_here = false;
+        for (place, call) in first.into_iter().enumerate() {
+            let mut fields = match Fields::of(call.get()) {
+                Ok(fields) => fields,
+                Err(NoFields::TooMany) => {
+                    problem.get_or_insert_with(|| too_many_fields(place));
+                    return None;
+                }
+                Err(NoFields::Other) => {
+                    written.push(call.get().into());
+                    continue;
+                }
             };
             has_keys &= fields.has("idempotency_key");
             if !principal.has_all_tools() {
@@ -109,16 +124,21 @@ pub(crate) fn checked(
             let looked =
                 named(&fields, names).and_then(|()| looked_at(&mut fields, principal, place));
             match looked {
-                Ok(false) => written.push(call.get().to_owned()),
+                Ok(false) => written.push(call.get().into()),
                 Ok(true) => {
-                    is_changed = true;
-                    written.push(fields.to_text());
+                    is_changed_here = true;
+                    written.push(fields.to_text().into());
                 }
                 Err(refused) => {
                     problem.get_or_insert(refused);
+                    return None;
                 }
             }
         }
+        if !is_changed_here {
+            return None;
+        }
+        is_changed = true;
         let text = format!("[{}]", written.join(","));
         RawValue::from_string(text).ok()
     });
@@ -143,6 +163,23 @@ fn named(fields: &Fields, names: Names) -> Result<(), Refused> {
         let name: Option<String> = serde_json::from_str(name.get()).ok();
         name.map_or(Ok(()), |name| forward::own_name(&name))
     })
+}
+
+/// What the door says of it, too, without having it all sent there.
+fn too_many(count: usize) -> Refused {
+    let what = said!(
+        "the batch has {count} calls; at most {CALLS_MAX} are taken at once",
+        "这一批有 {count} 个调用；一次最多接受 {CALLS_MAX} 个"
+    );
+    Refused::new(Code::PayloadTooLarge, what)
+}
+
+fn too_many_fields(place: usize) -> Refused {
+    let what = said!(
+        "/calls/{place} has too many fields",
+        "/calls/{place} 的字段太多"
+    );
+    Refused::new(Code::InvalidArguments, what)
 }
 
 /// Whether the fields of a call were changed.

@@ -37,10 +37,10 @@ pub(super) async fn complete(
 ) -> Result<Response, Refused> {
     asked.query(&[])?;
     let column = asked.preference()?.column;
-    let body = body::read(&asked.headers, body, OUTPUT_MAX).await?;
+    let body = body::read(&gateway, &asked, body, OUTPUT_MAX).await?;
     let token = written(&named(token));
     let (call, tenant) = place(&gateway, &token).await?;
-    let mut handed_in = Decision::read(&body, call)?;
+    let mut handed_in = body::aside(body.len(), move || Decision::read(&body, call)).await??;
     if handed_in.has("token") {
         let what = Message::fixed(
             "the path has the token: leave token out",

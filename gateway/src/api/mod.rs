@@ -167,8 +167,9 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
     router
         .fallback(nowhere)
         .method_not_allowed_fallback(not_like_this)
-        .layer(map_response(unstored))
         .layer(outermost)
+        // Around what the edge says itself, too.
+        .layer(map_response(unstored))
         .with_state(gateway)
 }
 

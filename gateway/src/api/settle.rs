@@ -33,9 +33,9 @@ pub(super) async fn settle(
     let tenant = asked.tenant(principal)?;
     asked.query(&[])?;
     let column = asked.preference()?.column;
-    let body = body::read(&asked.headers, body, OUTPUT_MAX).await?;
+    let body = body::read(&gateway, &asked, body, OUTPUT_MAX).await?;
     let call = meant(&gateway.dispatchers, principal, &tenant, call).await?;
-    let mut decision = Decision::read(&body, call)?;
+    let mut decision = body::aside(body.len(), move || Decision::read(&body, call)).await??;
     decision.by(principal)?;
     let subject = gateway.dispatchers.subjects().settle(&tenant);
     let question = Question::new(subject, decision.to_body());

@@ -59,8 +59,8 @@ pub(super) async fn hand_in_outputs(
     let name = turn_name(&named(turn))?;
     let tenant = asked.tenant(principal)?;
     asked.query(&[])?;
-    let body = body::read(&asked.headers, body, BATCH_MAX).await?;
-    let outputs = HandedInFor::all_of(&body)?;
+    let body = body::read(&gateway, &asked, body, BATCH_MAX).await?;
+    let outputs = body::aside(body.len(), move || HandedInFor::all_of(&body)).await??;
     names_actors(principal.name(), &outputs)?;
     let keeper = gateway.sessions.keeper();
     let kept = kept::turn(keeper, &tenant, &name).await;

@@ -59,21 +59,30 @@ impl Authority {
             return Ok(Principal::Anyone);
         };
         let token = bearer(headers).ok_or_else(no_token)?;
-        let wrong = || wrong.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        if wrong().refuses(address, now).is_some() {
-            return Err(Refused::later(Code::RateLimited, TOO_MANY));
-        }
+        // Before it counts what others have sent from there: one that holds is not refused for that.
         match known.look(token) {
             TokenLookup::Live(row) => Ok(Principal::Token(row)),
             TokenLookup::Unknown => {
-                wrong().note(address, now);
+                let now = Instant::now();
+                let mut wrong = wrong.lock().unwrap_or_else(PoisonError::into_inner);
+                if wrong.refuses(address, now).is_some() {
+                    return Err(Refused::later(Code::RateLimited, TOO_MANY));
+                }
+                wrong.note(address, now);
                 Err(Refused::unauthenticated(Message::fixed(
                     "the token is not one that holds",
                     "这个 token 无效",
                 )))
             }
             TokenLookup::Unavailable => Err(Refused::later(Code::StoreUnavailable, UNREADABLE)),
+        }
+    }
+
+    /// Whether the token with this id is revoked or expired, as far as the tokens can be read.
+    pub(crate) fn is_over(&self, token_id: &str) -> bool {
+        match self {
+            Self::Nobody => false,
+            Self::Tokens { known, .. } => matches!(known.again(token_id), TokenLookup::Unknown),
         }
     }
 

@@ -11,7 +11,7 @@ use axum::{
         header::{
             ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
             ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
-            ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, VARY,
+            ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, CONNECTION, VARY,
         },
     },
     middleware::Next,
@@ -25,7 +25,7 @@ use fleet::{
 
 use super::{
     hosts::{AskedFrom, Unexpected},
-    peers::Peer,
+    peers::{Peer, TooMany},
 };
 use crate::{
     headers::{ANSWER, LANGUAGE, Speaker},
@@ -48,6 +48,13 @@ const SHOWN: HeaderValue = HeaderValue::from_static(
 /// How long a browser remembers what it was told, in seconds.
 const REMEMBERED: HeaderValue = HeaderValue::from_static("600");
 
+/// Ends a connection with its answer.
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
+
+/// Stands in an answer where the request said truly who asks.
+#[derive(Debug, Clone, Copy)]
+struct SaidWho;
+
 /// Around every request, whatever it asks for.
 pub(crate) async fn outermost(
     State(gateway): State<Arc<Gateway>>,
@@ -57,20 +64,28 @@ pub(crate) async fn outermost(
     let language = language(request.headers());
     let expected = &gateway.expected;
     let from = expected.check(request.version(), request.uri(), request.headers());
-    let page = match from {
-        Ok(AskedFrom::Own) => None,
-        Ok(AskedFrom::Page(origin)) => HeaderValue::from_str(origin).ok(),
-        Err(unexpected) => return counted(refused(unexpected).told(language)),
+    let (page, unexpected) = match from {
+        Ok(AskedFrom::Own) => (None, None),
+        Ok(AskedFrom::Page(origin)) => (HeaderValue::from_str(origin).ok(), None),
+        Err(unexpected) => (None, Some(unexpected)),
     };
     let is_question = request.method() == Method::OPTIONS
         && request
             .headers()
             .contains_key(ACCESS_CONTROL_REQUEST_METHOD);
-    let mut response = if is_question && page.is_some() {
+    let peer = peer(&request);
+    let mut response = if let Some(unexpected) = unexpected {
+        refused(unexpected).into_response()
+    } else if is_question && page.is_some() {
         allowed()
     } else {
-        worded(next.run(request).await, language)
+        next.run(request).await
     };
+    let is_known = response.extensions().get::<SaidWho>().is_some();
+    response = worded(response, language);
+    if !is_known && gateway.authority.asks() && !peer.becomes_stranger() {
+        response.headers_mut().insert(CONNECTION, CLOSE);
+    }
     let headers = response.headers_mut();
     headers.append(VARY, HeaderValue::from_static("origin"));
     if let Some(page) = page {
@@ -102,19 +117,36 @@ pub(crate) async fn known_if_told(
 }
 
 async fn answered(gateway: &Gateway, mut request: Request, next: Next) -> Response {
-    let peer = request.extensions().get::<Peer>().cloned();
-    let peer = peer.expect("the listener says of every request where it comes from");
+    let peer = peer(&request);
     let asking = gateway
         .authority
         .principal(request.headers(), peer.address());
+    let asking = asking.and_then(|principal| {
+        let known = peer.becomes_known(&principal);
+        known.map_err(|TooMany| too_many()).map(|()| principal)
+    });
     match asking {
         Ok(principal) => {
-            peer.becomes_known();
             request.extensions_mut().insert(principal);
-            next.run(request).await
+            let mut response = next.run(request).await;
+            response.extensions_mut().insert(SaidWho);
+            response
         }
         Err(refused) => refused.into_response(),
     }
+}
+
+fn peer(request: &Request) -> Peer {
+    let peer = request.extensions().get::<Peer>().cloned();
+    peer.expect("the listener says of every request where it comes from")
+}
+
+fn too_many() -> Refused {
+    let what = Message::fixed(
+        "as many connections of this token are open as may be (GATEWAY_CONNECTIONS_EACH_MAX)",
+        "这个 token 打开的连接已达上限（GATEWAY_CONNECTIONS_EACH_MAX）",
+    );
+    Refused::later(Code::RateLimited, what).with(CONNECTION, CLOSE)
 }
 
 /// What no endpoint answers.

@@ -2,7 +2,7 @@
 //!
 //! What `fleet::http` has for probes closes a connection after seconds; here one may wait minutes for its answer. So the bounds are
 //! others: the head of a request has ten seconds, and as long may a connection be idle between two; a body has its own
-//! (`crate::body`); the number of connections is bounded, in all and of strangers by address.
+//! (`crate::body`); the number of connections is bounded, in all, of strangers by address, and of each token.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -99,6 +99,10 @@ async fn connection(
         tokio::select! {
             ended = &mut serving => ended,
             () = stop.cancelled() => {
+                serving.as_mut().graceful_shutdown();
+                serving.await
+            }
+            () = closing.ends() => {
                 serving.as_mut().graceful_shutdown();
                 serving.await
             }

@@ -1,4 +1,7 @@
-//! Connections by address: how many of each have not said yet who asks.
+//! Connections: how many of each address have not said yet who asks, and how many each token has.
+//!
+//! What a connection counts as is said by its last request: one with a token that holds makes it that token's, any other makes it a
+//! stranger again. So nobody keeps a connection longer than their token lives, nor with a token that was said once.
 
 use std::{
     collections::HashMap,
@@ -6,69 +9,180 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use fleet::tokens;
 use tokio_util::sync::CancellationToken;
 
-/// The addresses that strangers are connected from. Clones share the counts.
+use crate::auth::principal::Principal;
+
+/// Who is connected. Clones share the counts.
 #[derive(Debug, Clone)]
 pub(crate) struct Peers(Arc<Shared>);
 
+/// How many may be connected at a time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PeersMax {
+    /// Strangers of one sender: an address, or a network of IPv6.
+    pub(crate) strangers: usize,
+    /// Connections of one token.
+    pub(crate) each: usize,
+}
+
 #[derive(Debug)]
 struct Shared {
-    strangers_max: usize,
+    most: PeersMax,
     strangers: Mutex<HashMap<IpAddr, usize>>,
+    known: Mutex<KnownConnections>,
+}
+
+#[derive(Debug, Default)]
+struct KnownConnections {
+    /// The next connection's.
+    next: u64,
+    /// Those of each token, by its id: what has each of them end.
+    by_token: HashMap<String, HashMap<u64, CancellationToken>>,
 }
 
 /// One connection. Clones are about the same one.
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
     address: IpAddr,
+    peers: Peers,
     closing: CancellationToken,
-    /// Until it has said who asks.
-    stranger: Arc<Mutex<Option<Stranger>>>,
+    ending: CancellationToken,
+    standing: Arc<Mutex<Standing>>,
 }
 
-/// The place of a connection that has not said who asks. Dropping it frees the place.
+/// A token has as many connections as it may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooMany;
+
+/// As what a connection counts.
+#[derive(Debug)]
+enum Standing {
+    /// Its last request did not say who asks, or there was none.
+    Stranger(#[expect(dead_code, reason = "it is held")] Stranger),
+    /// Its last request had this token.
+    Known(Known),
+    /// Nobody is asked who they are.
+    Anyone,
+}
+
+/// The place of a stranger. Dropping it frees the place.
 #[derive(Debug)]
 struct Stranger {
-    address: IpAddr,
+    sender: IpAddr,
+    peers: Peers,
+}
+
+/// The place of a token's connection. Dropping it frees the place.
+#[derive(Debug)]
+struct Known {
+    token_id: String,
+    number: u64,
     peers: Peers,
 }
 
 impl Peers {
-    /// At most so many strangers from an address.
-    pub(crate) fn new(strangers_max: usize) -> Self {
+    /// At most so many.
+    pub(crate) fn new(most: PeersMax) -> Self {
         Self(Arc::new(Shared {
-            strangers_max,
+            most,
             strangers: Mutex::default(),
+            known: Mutex::default(),
         }))
     }
 
-    /// One more connection; `None` where its address has as many strangers as it may have.
+    /// One more connection; `None` where its sender has as many strangers as it may have.
     pub(crate) fn enter(&self, address: IpAddr) -> Option<Peer> {
-        let address = address.to_canonical();
+        let stranger = self.stranger(address)?;
+        Some(Peer {
+            address: address.to_canonical(),
+            peers: self.clone(),
+            closing: CancellationToken::new(),
+            ending: CancellationToken::new(),
+            standing: Arc::new(Mutex::new(Standing::Stranger(stranger))),
+        })
+    }
+
+    /// Has the connections end of the tokens of which this is true: those that are idle at once, others with their answers.
+    pub(crate) fn let_go(&self, is_over: impl Fn(&str) -> bool) {
+        for (token_id, connections) in &lock(&self.0.known).by_token {
+            if is_over(token_id) {
+                connections.values().for_each(CancellationToken::cancel);
+            }
+        }
+    }
+
+    fn stranger(&self, address: IpAddr) -> Option<Stranger> {
+        let sender = tokens::sender(address);
         let mut strangers = lock(&self.0.strangers);
-        let count = strangers.entry(address).or_default();
-        if *count >= self.0.strangers_max {
+        let count = strangers.entry(sender).or_default();
+        if *count >= self.0.most.strangers {
             return None;
         }
         *count += 1;
-        drop(strangers);
-        let stranger = Stranger {
-            address,
+        Some(Stranger {
+            sender,
             peers: self.clone(),
-        };
-        Some(Peer {
-            address,
-            closing: CancellationToken::new(),
-            stranger: Arc::new(Mutex::new(Some(stranger))),
+        })
+    }
+
+    fn known(&self, token_id: &str, ending: &CancellationToken) -> Option<Known> {
+        let mut known = lock(&self.0.known);
+        let of_token = known.by_token.get(token_id).map_or(0, HashMap::len);
+        if of_token >= self.0.most.each {
+            return None;
+        }
+        let number = known.next;
+        known.next += 1;
+        let connections = known.by_token.entry(token_id.to_owned()).or_default();
+        connections.insert(number, ending.clone());
+        Some(Known {
+            token_id: token_id.to_owned(),
+            number,
+            peers: self.clone(),
         })
     }
 }
 
 impl Peer {
-    /// It is known now who asks, so the connection takes no stranger's place any more.
-    pub(crate) fn becomes_known(&self) {
-        drop(lock(&self.stranger).take());
+    /// It is known now who asks. What the connection counted as before does not count any more.
+    ///
+    /// # Errors
+    ///
+    /// The token has as many connections as it may have; this one stays what it was.
+    pub(crate) fn becomes_known(&self, principal: &Principal) -> Result<(), TooMany> {
+        let mut standing = lock(&self.standing);
+        let known = match (principal, &*standing) {
+            (Principal::Anyone, _) => Standing::Anyone,
+            (Principal::Token(token), Standing::Known(known))
+                if known.token_id == token.token_id =>
+            {
+                return Ok(());
+            }
+            (Principal::Token(token), _) => {
+                let known = self.peers.known(&token.token_id, &self.ending);
+                Standing::Known(known.ok_or(TooMany)?)
+            }
+        };
+        *standing = known;
+        Ok(())
+    }
+
+    /// It is not known any more who asks. Whether there is a stranger's place for it: where there is none, it has to be closed, and
+    /// counts as before until it is.
+    pub(crate) fn becomes_stranger(&self) -> bool {
+        let mut standing = lock(&self.standing);
+        match &*standing {
+            Standing::Stranger(_) | Standing::Anyone => true,
+            Standing::Known(_) => match self.peers.stranger(self.address) {
+                Some(stranger) => {
+                    *standing = Standing::Stranger(stranger);
+                    true
+                }
+                None => false,
+            },
+        }
     }
 
     /// Has the connection closed at once, whatever is still to be written.
@@ -81,6 +195,11 @@ impl Peer {
         self.closing.cancelled().await;
     }
 
+    /// Waits until the connection has to end with the request in hand, if there is one. Cancel-safe.
+    pub(super) async fn ends(&self) {
+        self.ending.cancelled().await;
+    }
+
     /// Where it comes from.
     pub(crate) const fn address(&self) -> IpAddr {
         self.address
@@ -90,10 +209,22 @@ impl Peer {
 impl Drop for Stranger {
     fn drop(&mut self) {
         let mut strangers = lock(&self.peers.0.strangers);
-        if let Some(count) = strangers.get_mut(&self.address) {
+        if let Some(count) = strangers.get_mut(&self.sender) {
             *count -= 1;
             if *count == 0 {
-                strangers.remove(&self.address);
+                strangers.remove(&self.sender);
+            }
+        }
+    }
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        let mut known = lock(&self.peers.0.known);
+        if let Some(connections) = known.by_token.get_mut(&self.token_id) {
+            connections.remove(&self.number);
+            if connections.is_empty() {
+                known.by_token.remove(&self.token_id);
             }
         }
     }
@@ -105,15 +236,33 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use fleet::tokens::TokenRow;
+
     use super::*;
 
     fn address(last: u8) -> IpAddr {
         [10, 0, 0, last].into()
     }
 
+    fn token(id: &str) -> Principal {
+        Principal::Token(Arc::new(TokenRow {
+            token_id: id.to_owned(),
+            name: "ann".to_owned(),
+            hash: [0; 32],
+            tenant: None,
+            scopes: Vec::new(),
+            tools: Vec::new(),
+            expires_at: None,
+        }))
+    }
+
+    fn peers(strangers: usize, each: usize) -> Peers {
+        Peers::new(PeersMax { strangers, each })
+    }
+
     #[test]
     fn an_address_has_so_many_strangers_and_any_number_of_known_ones() {
-        let peers = Peers::new(2);
+        let peers = peers(2, 9);
         let first = peers.enter(address(1)).unwrap();
         let second = peers.enter(address(1)).unwrap();
         assert!(peers.enter(address(1)).is_none());
@@ -121,10 +270,43 @@ mod tests {
         assert!(peers.enter("::ffff:10.0.0.1".parse().unwrap()).is_none());
         assert!(peers.enter(address(2)).is_some());
         let clone = first.clone();
-        clone.becomes_known();
+        clone.becomes_known(&Principal::Anyone).unwrap();
         let third = peers.enter(address(1)).unwrap();
         assert!(peers.enter(address(1)).is_none());
         drop((first, clone, second, third));
         assert!(lock(&peers.0.strangers).is_empty());
+    }
+
+    #[test]
+    fn a_network_of_one_machine_is_one_sender() {
+        let peers = peers(1, 9);
+        let _first = peers.enter("2001:db8::1".parse().unwrap()).unwrap();
+        assert!(peers.enter("2001:db8::ffff:2".parse().unwrap()).is_none());
+        assert!(peers.enter("2001:db8:0:1::1".parse().unwrap()).is_some());
+    }
+
+    #[test]
+    fn a_token_has_so_many_connections_and_each_is_its_last_requests() {
+        let peers = peers(3, 2);
+        let all: Vec<Peer> = (0..3).map(|_| peers.enter(address(1)).unwrap()).collect();
+        assert_eq!(all[0].becomes_known(&token("a")), Ok(()));
+        assert_eq!(all[0].becomes_known(&token("a")), Ok(()));
+        assert_eq!(all[1].becomes_known(&token("a")), Ok(()));
+        assert_eq!(all[2].becomes_known(&token("a")), Err(TooMany));
+        assert_eq!(all[2].becomes_known(&token("b")), Ok(()));
+        // The other token's from now on.
+        assert_eq!(all[1].becomes_known(&token("b")), Ok(()));
+        assert_eq!(all[1].becomes_known(&token("a")), Ok(()));
+        let strangers: Vec<Peer> = (0..2).map(|_| peers.enter(address(1)).unwrap()).collect();
+        assert!(all[0].becomes_stranger() && all[0].becomes_stranger());
+        assert!(!all[1].becomes_stranger(), "there is no place for it");
+        assert_eq!(all[2].becomes_known(&token("a")), Ok(()));
+        drop(strangers);
+        assert!(all[1].becomes_stranger());
+        peers.let_go(|id| id == "a");
+        let ends = |peer: &Peer| peer.ending.is_cancelled();
+        assert!(!ends(&all[0]) && !ends(&all[1]) && ends(&all[2]));
+        drop(all);
+        assert!(lock(&peers.0.known).by_token.is_empty());
     }
 }

@@ -11,7 +11,7 @@ use super::{
     name::TurnName,
 };
 use crate::{
-    form::Fields,
+    form::{Fields, Listed},
     refusal::Refused,
     speaker::{CALLS_MAX, OnFinal, SpeakingOrder},
 };
@@ -66,9 +66,8 @@ impl TurnAsked {
         )?;
         let on_final = word(&fields, "on_final", "cancel or await", "是 cancel 或 await")?;
         let calls = fields.values("calls").next();
-        let calls =
-            calls.and_then(|calls| serde_json::from_str::<Vec<&RawValue>>(calls.get()).ok());
-        let calls = calls.filter(|calls| (1..=CALLS_MAX).contains(&calls.len()));
+        let calls = calls.and_then(|calls| Listed::of(calls.get(), CALLS_MAX));
+        let calls = calls.and_then(Listed::all);
         let Some(calls) = calls else {
             let most = CALLS_MAX;
             return Err(invalid(said!(
@@ -99,7 +98,7 @@ impl TurnAsked {
 
 impl CallAsked {
     fn read(call: &RawValue, place: usize) -> Result<Self, Refused> {
-        let Some(fields) = Fields::of(call.get()) else {
+        let Ok(fields) = Fields::of(call.get()) else {
             let what = Message::fixed(
                 "a call of a turn is an object with tool and args",
                 "turn 中的每个调用都是含有 tool 和 args 的对象",

@@ -122,7 +122,7 @@ pub(crate) async fn make(
         watch(gateway, tenant, &header);
     } else if let Some(known) = &known {
         // The gateway that has made it may be gone.
-        watch(gateway, tenant, &known.header);
+        watch(gateway, tenant, known);
     }
     Ok(Made::Items(items))
 }

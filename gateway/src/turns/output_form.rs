@@ -29,7 +29,7 @@ const NOTE_MAX: usize = 2_000;
 ///
 /// Something is wrong, missing, or there twice: what it is is said.
 pub(super) fn checked(one: &RawValue, place: usize) -> Result<(Fields, CallId), Refused> {
-    let Some(fields) = Fields::of(one.get()) else {
+    let Ok(fields) = Fields::of(one.get()) else {
         let what = Message::fixed("an output is an object", "每个输出必须是对象");
         return Err(wrong(place, "", what));
     };

@@ -11,7 +11,11 @@ use fleet::{
 use serde_json::{Value, json, value::RawValue};
 
 use super::output_form::{NAMES, checked, wrong};
-use crate::{form::Fields, refusal::Refused, speaker::CALLS_MAX};
+use crate::{
+    form::{Fields, Listed},
+    refusal::Refused,
+    speaker::CALLS_MAX,
+};
 
 /// How many bytes of a hash say which output it is.
 const HASH_BYTES: usize = 16;
@@ -38,10 +42,8 @@ impl HandedInFor {
         let (Some(list), None, 1) = (values.next(), values.next(), fields.names().count()) else {
             return Err(form());
         };
-        let list: Vec<&RawValue> = serde_json::from_str(list.get()).map_err(|_other| form())?;
-        if !(1..=CALLS_MAX).contains(&list.len()) {
-            return Err(form());
-        }
+        let list = Listed::of(list.get(), CALLS_MAX).and_then(Listed::all);
+        let list = list.ok_or_else(form)?;
         let mut all: Vec<Self> = Vec::with_capacity(list.len());
         for (place, one) in list.iter().enumerate() {
             let read = Self::read(one, place)?;

@@ -130,7 +130,14 @@ async fn who_is_slow_is_cut_off_at_every_endpoint() {
             let line = endpoint.line();
             assert_eq!(answer.status, 408, "{line}: {}", answer.text());
             assert_eq!(answer.code(), "truncated_arguments");
-            let is_cut = took >= Duration::from_secs(29) && took < Duration::from_secs(45);
+            // Who does not say who asks has less time.
+            let least = if line.contains("/completions/") {
+                9
+            } else {
+                29
+            };
+            let is_cut =
+                took >= Duration::from_secs(least) && took < Duration::from_secs(least + 16);
             assert!(is_cut, "{line}: {took:?}");
         });
     // Bytes without an end come fast enough, and are too many.

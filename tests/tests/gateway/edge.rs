@@ -41,6 +41,13 @@ async fn hosts_and_origins_that_are_not_expected_are_turned_away_before_the_body
                 (403, "forbidden".to_owned()),
                 "{host} {path}"
             );
+            for (name, value) in [
+                ("Cache-Control", "no-store"),
+                ("Vary", "origin"),
+                ("X-Content-Type-Options", "nosniff"),
+            ] {
+                assert_eq!(answer.header(name), value, "{host} {path}");
+            }
         }
     }
     for origin in [

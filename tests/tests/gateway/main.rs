@@ -20,6 +20,7 @@ mod tokens;
 
 mod bad_input;
 mod bad_wire;
+mod connections;
 mod edge;
 mod every;
 

@@ -457,6 +457,8 @@ async fn the_eleventh_wrong_token_of_a_second_is_told_to_come_later() {
     let witness = Witness::start().await;
     let fleet = Fleet::start(Spec::with([witness.tool("look", "read")])).await;
     let (mut gateway, web) = fleet.gateway(&["--auth", "tokens"]).await;
+    let good = token(&fleet, "good", "default", &[Scope::Call], "*").await;
+    known(web, &good).await;
     let stranger = Held {
         id: String::new(),
         text: NewSecret::generate().expose().to_owned(),
@@ -469,5 +471,13 @@ async fn the_eleventh_wrong_token_of_a_second_is_told_to_come_later() {
         is_bounded
     })
     .await;
+    // One that holds is not refused for those of others from its address.
+    for _ in 0..30 {
+        let wrong = with(web.get("/v1/tools"), &stranger).send();
+        let right = with(web.get("/v1/tools"), &good).send();
+        let (wrong, right) = tokio::join!(wrong, right);
+        assert!([401, 429].contains(&wrong.status), "{}", wrong.text());
+        assert_eq!(right.status, 200, "{}", right.text());
+    }
     gateway.drain().await;
 }
