@@ -19,6 +19,9 @@ use crate::refusal::Refused;
 /// The most fields of an object. Ours have fewer, and the door takes fewer of most.
 const FIELDS_MAX: usize = 1_000;
 
+/// The most values of a body that is looked at closer to say what is wrong with it.
+const VALUES_MAX: usize = 100_000;
+
 /// The fields of an object, in their order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fields(Vec<(String, Box<RawValue>)>);
@@ -260,11 +263,16 @@ fn too_many() -> Refused {
     Refused::new(Code::InvalidArguments, what)
 }
 
-/// What is wrong with a body that is no object.
+/// What is wrong with a body that is no object. Of one with very many values it is only said that it is no JSON: to look closer, all of
+/// them would have to be kept.
 pub(crate) fn wrong(body: &[u8]) -> Refused {
-    match arguments::parse(body, &Limits::ANSWER) {
-        Err(error) => Refused::new(error.code.into(), error.message),
-        Ok(_object) => {
+    let limits = Limits {
+        nodes: VALUES_MAX,
+        ..Limits::ANSWER
+    };
+    match arguments::parse(body, &limits).map_err(|error| (error.code.into(), error.message)) {
+        Err((code, message)) if code != Code::TooManyNodes => Refused::new(code, message),
+        Ok(_) | Err(_) => {
             let what = Message::fixed("the body is not JSON", "请求体不是 JSON");
             Refused::new(Code::MalformedJson, what)
         }
