@@ -31,8 +31,8 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use toolfleet::servers::{Nats, NatsOptions};
 use worker::executors::{
-    AttemptContext, AttemptFiles, Executor, LINGER_MAX, Prepared, Progress, Promise, Returned,
-    Stop, nats::NatsExecutor,
+    AttemptContext, AttemptFiles, Executor, HandedFiles, LINGER_MAX, Prepared, Progress, Promise,
+    Returned, Stop, nats::NatsExecutor,
 };
 
 const PAYLOAD_MAX: u32 = 256 * 1024;
@@ -167,6 +167,7 @@ fn context(time: Duration) -> AttemptContext {
         completion_token: None,
         asked: None,
         files: AttemptFiles::default(),
+        handed: HandedFiles::default(),
         promise: Promise::default(),
     }
 }

@@ -198,10 +198,7 @@ impl Started {
             secrets: Secrets::new(config.secrets.clone()),
             handover: Handover::new(
                 FileFolders::new(),
-                FileUrls::new(
-                    config.gateway_url.clone(),
-                    KnownFileKeys::new(pool.clone()),
-                ),
+                FileUrls::new(config.gateway_url.clone(), KnownFileKeys::new(pool.clone())),
             ),
             completion_tokens,
             interceptors,

@@ -26,6 +26,7 @@ use crate::{
     asked::Asked,
     auth::principal::Principal,
     body,
+    edge::{guard::too_many, peers::TooMany},
     events::places::StreamHolder,
     files::{
         digest,
@@ -116,7 +117,7 @@ pub(super) async fn signed(
     let query = asked.query(&SIGNED)?;
     let (file, tenant) = granted(&gateway, &named(file), &query).await?;
     let peer = asked.peer();
-    peer.becomes_known();
+    peer.has_signed_url().map_err(|TooMany| too_many())?;
     let holder = StreamHolder::Address(peer.address());
     let sent = send(&gateway, &tenant, file, &asked, holder).await?;
     if sent.status() == StatusCode::NOT_FOUND {

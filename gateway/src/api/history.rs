@@ -123,7 +123,9 @@ fn rows_told(rows: &str, over: &BTreeSet<String>) -> String {
 /// The ids of attempts that are over, as they stand in the rows.
 fn over(attempts: &str) -> BTreeSet<String> {
     let rows: Vec<&RawValue> = serde_json::from_str(attempts).unwrap_or_default();
-    let rows = rows.into_iter().filter_map(|row| Fields::of(row.get()).ok());
+    let rows = rows
+        .into_iter()
+        .filter_map(|row| Fields::of(row.get()).ok());
     let over = rows.filter(|row| row.values("finished_at").all(|at| at.get() != "null"));
     over.flat_map(|row| {
         let ids = row.values("attempt_id").map(|id| id.get().to_owned());

@@ -141,7 +141,7 @@ fn peer(request: &Request) -> Peer {
     peer.expect("the listener says of every request where it comes from")
 }
 
-fn too_many() -> Refused {
+pub(crate) fn too_many() -> Refused {
     let what = Message::fixed(
         "as many connections of this token are open as may be (GATEWAY_CONNECTIONS_EACH_MAX)",
         "这个 token 打开的连接已达上限（GATEWAY_CONNECTIONS_EACH_MAX）",

@@ -152,20 +152,32 @@ impl Peer {
     ///
     /// The token has as many connections as it may have; this one stays what it was.
     pub(crate) fn becomes_known(&self, principal: &Principal) -> Result<(), TooMany> {
+        match principal {
+            Principal::Anyone => {
+                *lock(&self.standing) = Standing::Anyone;
+                Ok(())
+            }
+            Principal::Token(token) => self.counts_for(&token.token_id),
+        }
+    }
+
+    /// It has a signed URL: those that have one count together, as if they had one token.
+    ///
+    /// # Errors
+    ///
+    /// There are as many of them as one token may have.
+    pub(crate) fn has_signed_url(&self) -> Result<(), TooMany> {
+        // No token has this id.
+        self.counts_for("")
+    }
+
+    fn counts_for(&self, token_id: &str) -> Result<(), TooMany> {
         let mut standing = lock(&self.standing);
-        let known = match (principal, &*standing) {
-            (Principal::Anyone, _) => Standing::Anyone,
-            (Principal::Token(token), Standing::Known(known))
-                if known.token_id == token.token_id =>
-            {
-                return Ok(());
-            }
-            (Principal::Token(token), _) => {
-                let known = self.peers.known(&token.token_id, &self.ending);
-                Standing::Known(known.ok_or(TooMany)?)
-            }
-        };
-        *standing = known;
+        if matches!(&*standing, Standing::Known(known) if known.token_id == token_id) {
+            return Ok(());
+        }
+        let known = self.peers.known(token_id, &self.ending);
+        *standing = Standing::Known(known.ok_or(TooMany)?);
         Ok(())
     }
 

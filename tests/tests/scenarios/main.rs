@@ -63,10 +63,10 @@ mod cancel;
 mod events;
 mod fallback;
 mod files;
+mod handover;
 mod native;
 mod own_executor;
 mod own_tcp;
-mod handover;
 mod parts;
 
 mod interceptors;

@@ -2,9 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use fleet::{
-    call::Language, fencing::WorkerLock, files::CallFile, ids::CallId, wire::part::Part,
-};
+use fleet::{call::Language, fencing::WorkerLock, files::CallFile, ids::CallId, wire::part::Part};
 use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;

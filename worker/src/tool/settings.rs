@@ -5,8 +5,8 @@ use std::time::Duration;
 use fleet::{
     call::Language,
     manifest::{
-        AnswerForm, FilesSpec, KeyPolicy, LearnedTimeout, Policy, RateLimit, RetryPolicy, SensitiveMode,
-        format_duration,
+        AnswerForm, FilesSpec, KeyPolicy, LearnedTimeout, Policy, RateLimit, RetryPolicy,
+        SensitiveMode, format_duration,
     },
 };
 use serde_json::{Map, Value, json};

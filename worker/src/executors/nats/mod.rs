@@ -108,7 +108,11 @@ impl Executor for NatsExecutor {
             idempotency.and_then(|how| how.argument.clone()),
             idempotency.and_then(|how| how.header.as_deref()),
         )?;
-        let of_files = if manifest.files.is_some() { FILES_MAX } else { 0 };
+        let of_files = if manifest.files.is_some() {
+            FILES_MAX
+        } else {
+            0
+        };
         draft.fits(HEADERS_MAX + of_files, self.bus.payload_max())?;
         if !self.bus.is_connected() {
             let what = Message::fixed(
