@@ -76,6 +76,8 @@ pub struct PresentedTool {
     pub is_clients: bool,
     /// The language of what it says.
     pub language: Option<String>,
+    /// Whether some of its arguments or of its answer are not to be seen.
+    pub is_sensitive: bool,
 }
 
 /// How calls of these tools are shown, by their current versions; nothing of those that do not exist.
@@ -87,7 +89,8 @@ pub async fn presented(pool: &PgPool, names: &[String]) -> Result<Vec<PresentedT
     sqlx::query_as(
         "SELECT tool, coalesce(manifest->'executor'->'client'->>'presents', manifest->>'presents') AS presents,
                 manifest->>'visibility' AS visibility, coalesce(manifest->>'final', 'false') = 'true' AS is_final,
-                manifest->'executor'->'client' IS NOT NULL AS is_clients, manifest->>'language' AS language
+                manifest->'executor'->'client' IS NOT NULL AS is_clients, manifest->>'language' AS language,
+                manifest->'sensitive' IS NOT NULL AS is_sensitive
          FROM toolfleet.tools
          WHERE current AND tool = ANY($1)",
     )

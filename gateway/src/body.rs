@@ -24,7 +24,7 @@ use fleet::{
 use futures_util::StreamExt;
 use tokio::time::timeout;
 
-use crate::{asked::Asked, refusal::Refused, state::Gateway};
+use crate::{asked::Asked, refusal::Refused};
 
 /// Arguments of a call, as over NATS.
 pub(crate) const CALL_MAX: usize = Limits::DEFAULT.bytes;
@@ -153,7 +153,7 @@ impl Drop for Held {
 ///
 /// It is larger than this, takes too long, is compressed, or breaks off; or there is no room for it.
 pub(crate) async fn read(
-    gateway: &Gateway,
+    room: &BodyRoom,
     asked: &Asked,
     body: Body,
     bytes_max: usize,
@@ -178,7 +178,7 @@ pub(crate) async fn read(
         bytes_max,
         announced,
     };
-    let reading = gather(body, size, gateway.bodies.hold(is_strangers));
+    let reading = gather(body, size, room.hold(is_strangers));
     timeout(most, reading).await.unwrap_or_else(|_elapsed| {
         let seconds = most.as_secs();
         let what = said!(

@@ -32,9 +32,15 @@ pub(crate) struct Refused {
     headers: Vec<(HeaderName, HeaderValue)>,
     /// The tool that the request names.
     tool: String,
+    more: Option<Box<More>>,
+}
+
+/// What is seldom said of it.
+#[derive(Debug, Clone, Default)]
+struct More {
     /// Where in the body it is wrong, as a JSON pointer.
     path: Option<String>,
-    /// More, for programs.
+    /// For programs.
     details: Option<Value>,
 }
 
@@ -68,8 +74,7 @@ impl Refused {
             status: status::of_code(code),
             headers: Vec::new(),
             tool: String::new(),
-            path: None,
-            details: None,
+            more: None,
         }
     }
 
@@ -137,19 +142,15 @@ impl Refused {
     }
 
     /// Names what is wrong in the body, by its JSON pointer.
-    pub(crate) fn at(self, path: impl Into<String>) -> Self {
-        Self {
-            path: Some(path.into()),
-            ..self
-        }
+    pub(crate) fn at(mut self, path: impl Into<String>) -> Self {
+        self.more.get_or_insert_default().path = Some(path.into());
+        self
     }
 
     /// With more for programs.
-    pub(crate) fn with_details(self, details: Value) -> Self {
-        Self {
-            details: Some(details),
-            ..self
-        }
+    pub(crate) fn with_details(mut self, details: Value) -> Self {
+        self.more.get_or_insert_default().details = Some(details);
+        self
     }
 
     /// The same as an envelope, in this language.
@@ -172,9 +173,10 @@ impl Refused {
                 (ErrorBody::no_answer(false, language), EffectKnown::Unknown)
             }
         };
+        let More { path, details } = self.more.as_deref().cloned().unwrap_or_default();
         let error = ErrorBody {
-            path: self.path.clone(),
-            details: self.details.clone(),
+            path,
+            details,
             ..error
         };
         Envelope {

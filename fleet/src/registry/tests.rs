@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-fn tool(output_schema: serde_json::Value) -> Tool {
+fn tool(output_schema: Value) -> Tool {
     let mut manifest = json!({
         "name": "t", "version": 1, "description": "d", "effect": "read", "input_schema": {"type": "object"},
         "executor": {"http": {"method": "GET", "url": "http://a/"}},

@@ -35,7 +35,9 @@ pub async fn of_attempt(
     rows.iter().map(|row| read(doing, row, call_file)).collect()
 }
 
-/// Some bytes of a file that a running attempt has, from this place on, at most [`CHUNK_MAX`]: as much as one chunk has of them; none at the end of the file. `None`: the
+/// Some bytes of a file that a running attempt has.
+///
+/// From this place on, at most [`CHUNK_MAX`]: as much as one chunk has of them; none at the end of the file. `None`: the
 /// attempt is over, or has no such file. For the role of workers. Locks nothing.
 ///
 /// # Errors

@@ -32,11 +32,11 @@ impl ReadFileKeys {
 #[derive(Debug, Clone)]
 pub struct KnownFileKeys {
     pool: PgPool,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<LastRead>>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct LastRead {
     read: Option<Arc<ReadFileKeys>>,
     /// When they could not be read.
     failed_at: Option<Instant>,

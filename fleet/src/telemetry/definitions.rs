@@ -159,6 +159,14 @@ definitions! {
         "1 while this process refuses to write to its Postgres");
     HTTP_ANSWERS = counter("toolfleet.http.answers", "{answer}", &[SPEAKER, STATUS],
         "Answers of this gateway over HTTP, by who speaks in them and by their status");
+    STREAMS = gauge("toolfleet.streams", "{stream}", &[],
+        "Streams of events that followers have open at this gateway");
+    ENDED_STREAMS = counter("toolfleet.ended.streams", "{stream}", &[REASON],
+        "Streams of events that have ended at this gateway, by why");
+    STREAM_GAPS = counter("toolfleet.stream.gaps", "{gap}", &[],
+        "Times that a follower at this gateway was told that events are missing");
+    REFUSED_CONNECTIONS = counter("toolfleet.refused.connections", "{connection}", &[REASON],
+        "Connections that this gateway closed at once, because there were as many as may be: in all, or from their address");
     WAITERS = gauge("toolfleet.waiters", "{caller}", &[],
         "Callers this dispatcher holds an answer for");
     BACKLOG = gauge("toolfleet.backlog", "{call}", &[STATE],

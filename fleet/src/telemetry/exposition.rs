@@ -163,6 +163,10 @@ mod tests {
         metrics.ready("nats", false);
         metrics.refuses_server(true);
         metrics.answered_over_http("call", 200);
+        metrics.streams(2);
+        metrics.ended_stream("slow");
+        metrics.told_gap();
+        metrics.refused_connection("address");
         metrics.waiting(4);
         metrics.counted(LedgerFigures {
             queues: [(

@@ -14,9 +14,9 @@ use opentelemetry::{
 };
 
 use super::{
-    definitions::{self as define, Definition},
-    fields,
+    definitions as define, fields,
     figures::{Figures, LedgerFigures, observe},
+    instruments::{counter, exact, from_zero, gauge, rows, seconds},
     labels::{ToolLabels, word},
     sums::Sum,
 };
@@ -79,6 +79,10 @@ pub struct Metrics {
     ready: Gauge<u64>,
     unsafe_ground: Gauge<u64>,
     http_answers: Counter<u64>,
+    streams: Gauge<u64>,
+    ended_streams: Counter<u64>,
+    stream_gaps: Counter<u64>,
+    refused_connections: Counter<u64>,
     waiters: Gauge<u64>,
 }
 
@@ -352,6 +356,27 @@ impl Metrics {
         self.http_answers.add(1, &labels);
     }
 
+    /// This many streams of events are open.
+    pub fn streams(&self, open: usize) {
+        self.streams.record(open as u64, &[]);
+    }
+
+    /// A stream of events has ended.
+    pub fn ended_stream(&self, reason: &'static str) {
+        self.ended_streams.add(1, &[word(fields::REASON, reason)]);
+    }
+
+    /// A follower was told that events are missing.
+    pub fn told_gap(&self) {
+        self.stream_gaps.add(1, &[]);
+    }
+
+    /// A connection was closed at once, for there were as many as may be.
+    pub fn refused_connection(&self, reason: &'static str) {
+        self.refused_connections
+            .add(1, &[word(fields::REASON, reason)]);
+    }
+
     /// This many callers are waiting for an answer here.
     pub fn waiting(&self, callers: usize) {
         self.waiters.record(callers as u64, &[]);
@@ -413,6 +438,10 @@ impl Metrics {
             ready: gauge(meter, define::READY),
             unsafe_ground: gauge(meter, define::UNSAFE_GROUND),
             http_answers: counter(meter, define::HTTP_ANSWERS),
+            streams: gauge(meter, define::STREAMS),
+            ended_streams: counter(meter, define::ENDED_STREAMS),
+            stream_gaps: from_zero(meter, define::STREAM_GAPS),
+            refused_connections: counter(meter, define::REFUSED_CONNECTIONS),
             waiters: gauge(meter, define::WAITERS),
         }
     }
@@ -420,66 +449,4 @@ impl Metrics {
 
 fn named(interceptor: &str) -> KeyValue {
     KeyValue::new(fields::INTERCEPTOR, interceptor.to_owned())
-}
-
-/// Buckets from half a millisecond, where a healthy ledger answers, to the longest ordinary timeout.
-const SECONDS: [f64; 16] = [
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
-    60.0,
-];
-
-/// Buckets up to the size at which a batch closes.
-const ROWS: [f64; 10] = [
-    1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0,
-];
-
-fn counter(meter: &Meter, define: Definition) -> Counter<u64> {
-    meter
-        .u64_counter(define.name)
-        .with_unit(define.unit)
-        .with_description(define.help)
-        .build()
-}
-
-/// A counter without labels. It stands at zero from the start: where one appears with its first event, Prometheus sees no increase.
-fn from_zero(meter: &Meter, define: Definition) -> Counter<u64> {
-    let counter = counter(meter, define);
-    counter.add(0, &[]);
-    counter
-}
-
-fn gauge(meter: &Meter, define: Definition) -> Gauge<u64> {
-    meter
-        .u64_gauge(define.name)
-        .with_unit(define.unit)
-        .with_description(define.help)
-        .build()
-}
-
-fn exact(meter: &Meter, define: Definition) -> Gauge<f64> {
-    meter
-        .f64_gauge(define.name)
-        .with_unit(define.unit)
-        .with_description(define.help)
-        .build()
-}
-
-fn seconds(meter: &Meter, define: Definition) -> Histogram<f64> {
-    let histogram = meter
-        .f64_histogram(define.name)
-        .with_boundaries(SECONDS.to_vec());
-    histogram
-        .with_unit(define.unit)
-        .with_description(define.help)
-        .build()
-}
-
-fn rows(meter: &Meter, define: Definition) -> Histogram<u64> {
-    let histogram = meter
-        .u64_histogram(define.name)
-        .with_boundaries(ROWS.to_vec());
-    histogram
-        .with_unit(define.unit)
-        .with_description(define.help)
-        .build()
 }

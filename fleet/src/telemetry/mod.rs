@@ -10,6 +10,7 @@ mod error;
 mod exposition;
 pub mod fields;
 pub mod figures;
+mod instruments;
 pub mod labels;
 mod logs;
 pub mod metrics;

@@ -38,7 +38,7 @@ pub(super) async fn batch(
     if let Some(said) = preference.said() {
         headers.insert(PREFER.as_str(), said);
     }
-    let body = body::read(&gateway, &asked, body, BATCH_MAX).await?;
+    let body = body::read(&gateway.bodies, &asked, body, BATCH_MAX).await?;
     let (sent, whose) = (body.clone(), principal.clone());
     let look = move || checked(&sent, &whose, Names::OfCaller);
     let checked = body::aside(body.len(), look).await??;

@@ -41,7 +41,7 @@ pub(super) async fn call(
     let headers = forward::headers(&asked.headers, principal.name())?;
     forward::own_names(&asked.headers)?;
     let column = preference.column;
-    let body = body::read(&gateway, &asked, body, CALL_MAX).await?;
+    let body = body::read(&gateway.bodies, &asked, body, CALL_MAX).await?;
     may_stand(&gateway.dispatchers, principal, &tenant, [&body[..]]).await?;
     let call = Submitted {
         body,

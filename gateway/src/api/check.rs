@@ -37,7 +37,7 @@ pub(super) async fn check(
     let tenant = asked.tenant(principal)?;
     asked.query_of_call(&[])?;
     let headers = forward::headers(&asked.headers, principal.name())?;
-    let body = body::read(&gateway, &asked, body, CALL_MAX).await?;
+    let body = body::read(&gateway.bodies, &asked, body, CALL_MAX).await?;
     may_stand(&gateway.dispatchers, principal, &tenant, [&body[..]]).await?;
     let subject = gateway.dispatchers.subjects().check(&tenant, tool.as_str());
     let question = Question {

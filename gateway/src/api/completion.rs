@@ -37,7 +37,7 @@ pub(super) async fn complete(
 ) -> Result<Response, Refused> {
     asked.query(&[])?;
     let column = asked.preference()?.column;
-    let body = body::read(&gateway, &asked, body, OUTPUT_MAX).await?;
+    let body = body::read(&gateway.bodies, &asked, body, OUTPUT_MAX).await?;
     let token = written(&named(token));
     let (call, tenant) = place(&gateway, &token).await?;
     let mut handed_in = body::aside(body.len(), move || Decision::read(&body, call)).await??;

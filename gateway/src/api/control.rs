@@ -65,7 +65,7 @@ pub(super) async fn change(
     let principal = asked.by(&[Scope::Admin])?;
     let tenant = asked.reach(principal)?;
     asked.query(&[])?;
-    let body = body::read(&gateway, &asked, body, CONTROL_MAX).await?;
+    let body = body::read(&gateway.bodies, &asked, body, CONTROL_MAX).await?;
     let mut wish = Fields::read(&body)?;
     if !is_a_look(&wish) {
         is_for(&wish, principal)?;

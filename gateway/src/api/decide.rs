@@ -60,7 +60,7 @@ async fn decide(
     let tenant = asked.tenant(principal)?;
     asked.query(&[])?;
     let column = asked.preference()?.column;
-    let body = body::read(&gateway, &asked, body, FORM_MAX).await?;
+    let body = body::read(&gateway.bodies, &asked, body, FORM_MAX).await?;
     let call = meant(&gateway.dispatchers, principal, &tenant, call).await?;
     let mut decision = Decision::read(&body, call)?;
     let is_callers = decision.has("token");

@@ -33,7 +33,7 @@ pub(super) async fn output(
     let tenant = asked.tenant(principal)?;
     asked.query(&[])?;
     let column = asked.preference()?.column;
-    let body = body::read(&gateway, &asked, body, OUTPUT_MAX).await?;
+    let body = body::read(&gateway.bodies, &asked, body, OUTPUT_MAX).await?;
     let call = meant(&gateway.dispatchers, principal, &tenant, call).await?;
     let decision = body::aside(body.len(), move || Decision::read(&body, call)).await??;
     let subject = gateway.dispatchers.subjects().output(&tenant);

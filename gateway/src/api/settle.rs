@@ -33,7 +33,7 @@ pub(super) async fn settle(
     let tenant = asked.tenant(principal)?;
     asked.query(&[])?;
     let column = asked.preference()?.column;
-    let body = body::read(&gateway, &asked, body, OUTPUT_MAX).await?;
+    let body = body::read(&gateway.bodies, &asked, body, OUTPUT_MAX).await?;
     let call = meant(&gateway.dispatchers, principal, &tenant, call).await?;
     let mut decision = body::aside(body.len(), move || Decision::read(&body, call)).await??;
     decision.by(principal)?;

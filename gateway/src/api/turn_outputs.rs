@@ -59,7 +59,7 @@ pub(super) async fn hand_in_outputs(
     let name = turn_name(&named(turn))?;
     let tenant = asked.tenant(principal)?;
     asked.query(&[])?;
-    let body = body::read(&gateway, &asked, body, BATCH_MAX).await?;
+    let body = body::read(&gateway.bodies, &asked, body, BATCH_MAX).await?;
     let outputs = body::aside(body.len(), move || HandedInFor::all_of(&body)).await??;
     names_actors(principal.name(), &outputs)?;
     let keeper = gateway.sessions.keeper();

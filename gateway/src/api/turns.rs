@@ -68,7 +68,7 @@ pub(super) async fn submit(
     let principal = asked.by(&[Scope::Call])?;
     let tenant = asked.tenant(principal)?;
     asked.query(&[])?;
-    let body = body::read(&gateway, &asked, body, bytes_max(&gateway)).await?;
+    let body = body::read(&gateway.bodies, &asked, body, bytes_max(&gateway)).await?;
     let turn = body::aside(body.len(), move || TurnAsked::read(&body)).await??;
     let name = TurnName::of(&tenant, principal.name(), &key(&asked.headers)?);
     // Before anything is made: there may be no place for a stream.

@@ -7,6 +7,7 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, http::Request, serve::Listener};
+use fleet::telemetry::metrics;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
@@ -52,9 +53,12 @@ impl Serving {
                 () = stop.cancelled() => break,
             };
             while connections.try_join_next().is_some() {}
-            let place = Arc::clone(&places).try_acquire_owned().ok();
-            let Some((place, peer)) = place.zip(self.peers.enter(address.ip())) else {
-                tracing::debug!("a connection was closed: there are as many as may be");
+            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                refused("all");
+                continue;
+            };
+            let Some(peer) = self.peers.enter(address.ip()) else {
+                refused("address");
                 continue;
             };
             // An answer is one write, which need not wait for more.
@@ -67,6 +71,15 @@ impl Serving {
         drop(listener);
         while connections.join_next().await.is_some() {}
     }
+}
+
+/// A connection was closed: there are as many as may be.
+fn refused(reason: &'static str) {
+    metrics().refused_connection(reason);
+    tracing::debug!(
+        reason,
+        "a connection was closed: there are as many as may be"
+    );
 }
 
 /// Serves one connection until it is over. `_place` is free again then.

@@ -9,6 +9,7 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
+use fleet::telemetry::metrics;
 use futures_util::{
     StreamExt as _,
     stream::{self, BoxStream},
@@ -93,6 +94,20 @@ enum StreamEnd {
     Lost,
     /// The gateway stops.
     Stopping,
+}
+
+impl StreamEnd {
+    /// The word for it in a metric.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Over => "over",
+            Self::Gone => "gone",
+            Self::Slow => "slow",
+            Self::Revoked => "revoked",
+            Self::Lost => "lost",
+            Self::Stopping => "stopping",
+        }
+    }
 }
 
 /// A stream that was begun: a task of the gateway's writes it.
@@ -194,6 +209,7 @@ impl Delivery {
         ended.send(end).ok();
         drop(reading);
         tracing::debug!(?end, "a stream ends");
+        metrics().ended_stream(end.as_str());
         match end {
             StreamEnd::Stopping => {
                 let telling = self.way.send(Bytes::from_static(COME_BACK));
@@ -228,6 +244,9 @@ impl Delivery {
                 ReadingEnd::Lost => StreamEnd::Lost,
             })?;
             loop {
+                if matches!(&*told, Told::Gap(_)) {
+                    metrics().told_gap();
+                }
                 let saying = wording.say(told, &mut said);
                 let goes = self.meanwhile(saying).await?;
                 if goes == StreamGoes::Over {

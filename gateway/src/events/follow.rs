@@ -10,7 +10,7 @@ use super::{
     begin::{Beginning, Missing, begin_again},
     gap,
     keeper::{Keeper, SessionOf},
-    live::Heard,
+    live::{Heard, Live},
     log::SessionLog,
     place::EventId,
     told::{SessionEvent, Told},
@@ -68,7 +68,7 @@ impl Follower {
         let epoch = stream.epoch;
         let last = self.log.newest();
         let from = last.sequence.max(known.sequence) + 1;
-        let mut live = self.keeper.listen(&self.of, from).await?;
+        let mut live = Live::listen(&self.keeper, &self.of, from).await?;
         pauses.reached();
         loop {
             let heard = tokio::select! {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use async_nats::HeaderMap;
+use async_nats::{Client, HeaderMap, Subscriber};
 use fleet::{
     bus::{
         connect::Bus,
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::{live::Live, unheard::Unheard};
+use super::unheard::Unheard;
 
 /// How long the server may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
@@ -141,13 +141,17 @@ impl Keeper {
         stored.ok_or(Unheard::Away)
     }
 
-    /// The events of a session from this sequence on, as they come. Dropping what is returned ends it: the server takes the consumer away.
-    /// Dropping the future does so, too.
+    /// A consumer of the events of a session from this sequence on, and what it delivers. Dropping the consumer, or the future, has the
+    /// server take it away.
     ///
     /// # Errors
     ///
     /// Nothing is heard of the stream.
-    pub(crate) async fn listen(&self, of: &SessionOf, from: u64) -> Result<Live, Unheard> {
+    pub(super) async fn consumer(
+        &self,
+        of: &SessionOf,
+        from: u64,
+    ) -> Result<(Subscriber, Consumer), Unheard> {
         let SessionOf { tenant, session } = of;
         let inbox = self.bus.private_inbox();
         let subscribed = self.bus.client.subscribe(inbox.clone()).await;
@@ -165,7 +169,12 @@ impl Keeper {
         let question = kept::ask_consumer(self.client.subjects(), tenant, session, &wanted);
         let answer = self.ask(question).await?;
         kept::read_consumer(answer.bytes())?;
-        Ok(Live::new(self.bus.client.clone(), heard, consumer))
+        Ok((heard, consumer))
+    }
+
+    /// The connection, for answers to what a consumer says.
+    pub(super) fn client(&self) -> Client {
+        self.bus.client.clone()
     }
 
     /// Changes whenever the connection is lost or restored from now on.

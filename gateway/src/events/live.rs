@@ -6,7 +6,10 @@ use fleet::bus::kept::{DeliveredEvent, HEARTBEAT, delivered};
 use futures_util::StreamExt;
 use tokio::time::timeout;
 
-use super::{keeper::Consumer, unheard::Unheard};
+use super::{
+    keeper::{Consumer, Keeper, SessionOf},
+    unheard::Unheard,
+};
 
 /// Where a heartbeat says that the server waits for room.
 const STALLED: &str = "Nats-Consumer-Stalled";
@@ -36,13 +39,24 @@ pub(crate) enum Heard {
 }
 
 impl Live {
-    pub(super) const fn new(client: Client, heard: Subscriber, consumer: Consumer) -> Self {
-        Self {
-            client,
+    /// The events of a session from this sequence on, as they come. Dropping what is returned, or the future, ends it: the server takes the
+    /// consumer away.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is heard of the stream.
+    pub(super) async fn listen(
+        keeper: &Keeper,
+        of: &SessionOf,
+        from: u64,
+    ) -> Result<Self, Unheard> {
+        let (heard, consumer) = keeper.consumer(of, from).await?;
+        Ok(Self {
+            client: keeper.client(),
             heard,
             _consumer: consumer,
             places: 0,
-        }
+        })
     }
 
     /// What is heard next. Cancel-safe.

@@ -6,6 +6,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use fleet::telemetry::metrics;
+
 /// The streams that are open. Clones share the counts.
 #[derive(Debug, Clone)]
 pub(crate) struct StreamPlaces(Arc<Counted>);
@@ -63,10 +65,12 @@ impl StreamPlaces {
         if own >= self.0.each_max {
             return Err(NoPlace::Each);
         }
-        if open.values().sum::<usize>() >= self.0.all_max {
+        let all = open.values().sum::<usize>();
+        if all >= self.0.all_max {
             return Err(NoPlace::All);
         }
         open.insert(holder.clone(), own + 1);
+        metrics().streams(all + 1);
         Ok(StreamPlace {
             holder,
             places: self.clone(),
@@ -87,6 +91,7 @@ impl Drop for StreamPlace {
                 open.remove(&self.holder);
             }
         }
+        metrics().streams(open.values().sum());
     }
 }
 

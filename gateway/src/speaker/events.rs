@@ -6,7 +6,7 @@ use fleet::{call::Awaiting, ids::CallId, wire::part::Part};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{header::TurnHeader, item::OutputText, voice::DoneItem};
+use super::{done_item::DoneItem, header::TurnHeader, item::OutputText};
 
 /// With what the names of our own events begin.
 const OURS: &str = "toolfleet.";

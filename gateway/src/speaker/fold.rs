@@ -10,10 +10,11 @@ use time::OffsetDateTime;
 
 use super::{
     buckets::Buckets,
+    done_item::DoneItem,
     header::{CALLS_MAX, TurnCall, TurnHeader},
     input::{News, SpeakerInput},
     turn::ToldTurn,
-    voice::{DoneItem, SpokenEvent, Voice},
+    voice::{SpokenEvent, Voice},
 };
 
 /// How often the word may pass on because of one message. Each call opens and closes a few items at most before it waits again.

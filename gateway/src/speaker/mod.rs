@@ -30,6 +30,7 @@ mod result;
 mod shape;
 mod showing;
 
+mod done_item;
 mod events;
 mod open;
 mod voice;
@@ -43,6 +44,7 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
+pub use done_item::DoneItem;
 pub use fold::{Speech, Spoken};
 pub use header::{
     CALLS_MAX, OnFinal, RefusalMore, Shape, SpeakingOrder, TurnCall, TurnHeader, TurnSlot,
@@ -51,4 +53,4 @@ pub use header::{
 pub use ids::{BadSpokenId, SpokenId, SpokenPlace, StreamEpoch};
 pub use input::{FinalError, FinalRow, News, SpeakerInput};
 pub use replay::Resume;
-pub use voice::{DoneItem, SpokenEvent};
+pub use voice::SpokenEvent;

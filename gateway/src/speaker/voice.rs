@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{
+    done_item::DoneItem,
     events::StreamEvent,
     ids::{SpokenId, SpokenPlace, StreamEpoch},
 };
@@ -34,17 +35,6 @@ impl SpokenEvent {
             place: self.place,
         };
         format!("id: {id}\nevent: {name}\ndata: {data}\n\n")
-    }
-}
-
-/// An item that is done, as JSON.
-#[derive(Debug, Serialize)]
-#[serde(transparent)]
-pub struct DoneItem(Box<RawValue>);
-
-impl AsRef<str> for DoneItem {
-    fn as_ref(&self) -> &str {
-        self.0.get()
     }
 }
 
@@ -115,7 +105,7 @@ impl Voice {
             output_index,
             item: &item,
         });
-        self.output.push(Arc::new(DoneItem(item)));
+        self.output.push(Arc::new(DoneItem::new(item)));
     }
 
     /// The items that are done.

@@ -15,10 +15,11 @@ enum FieldKind {
     Text,
     Number,
     Object,
+    Texts,
 }
 
 /// What a call of a turn may say beside `tool` and `args`, and the header that it stands for: as in a batch, without what the turn says.
-const FIELDS: [(&str, &str, FieldKind); 11] = [
+const FIELDS: [(&str, &str, FieldKind); 12] = [
     ("deadline_ms", "Toolfleet-Deadline-Ms", FieldKind::Number),
     ("run", "Toolfleet-Run", FieldKind::Text),
     ("run_deadline", "Toolfleet-Run-Deadline", FieldKind::Text),
@@ -30,6 +31,7 @@ const FIELDS: [(&str, &str, FieldKind); 11] = [
     ("traceparent", "traceparent", FieldKind::Text),
     ("tracestate", "tracestate", FieldKind::Text),
     ("baggage", "baggage", FieldKind::Text),
+    ("files", "Toolfleet-Files", FieldKind::Texts),
 ];
 /// What a call of a turn may not say: the turn says it.
 const OF_THE_TURN: [&str; 3] = ["idempotency_key", "session", "prefer"];
@@ -116,11 +118,19 @@ fn line(value: &RawValue, kind: FieldKind) -> Result<Option<String>, Message> {
         (Value::String(text), FieldKind::Text) => Ok(Some(text)),
         (Value::Number(number), FieldKind::Number) => Ok(Some(number.to_string())),
         (Value::Object(_), FieldKind::Object) => Ok(Some(value.get().to_owned())),
+        (Value::Array(_), FieldKind::Texts) => {
+            let texts = serde_json::from_str::<Vec<String>>(value.get());
+            let texts = texts.map_err(|_other| LIST)?;
+            Ok((!texts.is_empty()).then(|| texts.join(",")))
+        }
+        (_, FieldKind::Texts) => Err(LIST),
         (_, FieldKind::Text) => Err(Message::fixed("a string", "是字符串")),
         (_, FieldKind::Number) => Err(Message::fixed("a number", "是数字")),
         (_, FieldKind::Object) => Err(Message::fixed("an object", "是对象")),
     }
 }
+
+const LIST: Message = Message::fixed("a list of strings", "是字符串列表");
 
 fn code_of(header: &str) -> Code {
     match header {

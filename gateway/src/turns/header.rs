@@ -9,6 +9,11 @@ use time::OffsetDateTime;
 use super::{asked_for::TurnAsked, items::TurnItem, name::TurnName, shown::ShownTool};
 use crate::speaker::{TurnCall, TurnHeader, TurnSlot};
 
+/// What stands in place of arguments that are not told.
+const UNTOLD: &str = "{}";
+/// The most bytes of the arguments of a refused call that are told.
+const REFUSED_MAX: usize = 1_024;
+
 /// The kind of a header among the events of a session.
 pub(crate) const TURN: &str = "turn";
 
@@ -27,7 +32,7 @@ pub(super) fn header_of(
             index,
             slot: item.slot.clone(),
             tool: call.tool.clone(),
-            arguments: call.arguments.clone(),
+            arguments: told(&call.arguments, &item.slot, known).to_owned(),
             presents: known.and_then(|known| known.presents),
             visibility: known.map(|known| known.visibility).unwrap_or_default(),
             is_final: known.is_some_and(|known| known.is_final),
@@ -50,6 +55,19 @@ pub(super) fn header_of(
     }
 }
 
+/// The arguments of a call as followers of its turn may see them. Those of a tool with sensitive ones are not told, nor those of one of
+/// which that is not known; and those of a call that was refused, which nothing counts, only where they are short: the stream of events
+/// is one for all tenants.
+fn told<'a>(arguments: &'a str, slot: &TurnSlot, known: Option<&ShownTool>) -> &'a str {
+    let may_be_seen = known.is_some_and(|known| !known.is_sensitive);
+    let is_refused = matches!(slot, TurnSlot::Refused { .. });
+    if may_be_seen && !(is_refused && arguments.len() > REFUSED_MAX) {
+        arguments
+    } else {
+        UNTOLD
+    }
+}
+
 /// As an event of its session.
 pub(super) fn to_event(header: &TurnHeader) -> Vec<u8> {
     #[derive(Serialize)]
@@ -67,7 +85,10 @@ pub(super) fn to_event(header: &TurnHeader) -> Vec<u8> {
 pub(crate) fn is_same(asked: &TurnAsked, header: &TurnHeader) -> bool {
     let same_call = |(asked, made): (&super::asked_for::CallAsked, &TurnCall)| match made.slot {
         TurnSlot::CallId(_) => asked.tool == made.tool,
-        TurnSlot::Refused { .. } => asked.tool == made.tool && asked.arguments == made.arguments,
+        TurnSlot::Refused { .. } => {
+            asked.tool == made.tool
+                && (asked.arguments == made.arguments || made.arguments == UNTOLD)
+        }
     };
     asked.order == header.order
         && asked.on_final == header.on_final
@@ -90,6 +111,41 @@ mod tests {
         TurnItem::refused(tool, &slot).unwrap()
     }
 
+    fn plain() -> ShownTool {
+        ShownTool {
+            presents: None,
+            visibility: Default::default(),
+            is_final: false,
+            is_clients: false,
+            language: Language::En,
+            is_sensitive: false,
+        }
+    }
+
+    #[test]
+    fn arguments_are_told_where_nothing_says_that_they_may_not_be() {
+        let accepted = TurnSlot::CallId(fleet::ids::CallId::generate());
+        let refused = TurnSlot::Refused {
+            code: Code::UnknownTool,
+            message: "no".to_owned(),
+            more: None,
+        };
+        let (plain, long) = (
+            plain(),
+            format!("{{\"a\":\"{}\"}}", "x".repeat(REFUSED_MAX)),
+        );
+        let sensitive = ShownTool {
+            is_sensitive: true,
+            ..plain.clone()
+        };
+        assert_eq!(told("{\"a\":1}", &accepted, Some(&plain)), "{\"a\":1}");
+        assert_eq!(told(&long, &accepted, Some(&plain)), long);
+        assert_eq!(told("{\"a\":1}", &refused, Some(&plain)), "{\"a\":1}");
+        assert_eq!(told(&long, &refused, Some(&plain)), UNTOLD);
+        assert_eq!(told("{\"a\":1}", &accepted, Some(&sensitive)), UNTOLD);
+        assert_eq!(told("{\"a\":1}", &accepted, None), UNTOLD);
+    }
+
     #[test]
     fn a_header_is_an_event_that_is_read_again_and_knows_its_turn() {
         let body = r#"{"calls":[{"tool":"look","args":{"a": 1E2}},{"tool":"x","args":{}}]}"#;
@@ -97,7 +153,8 @@ mod tests {
         let name = TurnName::read(&format!("turn_{}", "0".repeat(32))).unwrap();
         let items = ["look", "x"].map(refused).to_vec();
         let at = OffsetDateTime::UNIX_EPOCH;
-        let header = header_of(&name, &asked, &items, &HashMap::new(), at);
+        let shown = HashMap::from(["look", "x"].map(|tool| (tool.to_owned(), plain())));
+        let header = header_of(&name, &asked, &items, &shown, at);
         let event = to_event(&header);
         assert!(event.starts_with(br#"{"kind":"turn","#));
         assert_eq!(TurnHeader::read(&event).unwrap(), header);

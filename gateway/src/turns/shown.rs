@@ -15,6 +15,8 @@ pub(super) struct ShownTool {
     pub(super) is_final: bool,
     pub(super) is_clients: bool,
     pub(super) language: Language,
+    /// Whether some of what it is told, or says, is not to be seen.
+    pub(super) is_sensitive: bool,
 }
 
 /// How calls of these tools are shown, of those that exist. Where the view cannot be read nothing is known: then they are shown as any call.
@@ -42,6 +44,7 @@ pub(super) async fn shown(views: &PgPool, names: &[String]) -> HashMap<String, S
                 .language
                 .and_then(|word| word.parse().ok())
                 .unwrap_or(Language::En),
+            is_sensitive: tool.is_sensitive,
         };
         (tool.tool, shown)
     });

@@ -205,7 +205,8 @@ async fn strangers_bodies_have_a_part_of_the_room_and_ten_seconds() {
 #[tokio::test]
 async fn a_batch_with_too_much_in_it_is_413_whatever_is_too_much() {
     let witness = Witness::start().await;
-    let fleet = Fleet::start(Spec::with([witness.tool("look", "read")])).await;
+    let spec = Spec::with([witness.tool("look", "read")]).max_payload(8 * 1024 * 1024);
+    let fleet = Fleet::start(spec).await;
     let (mut gateway, web) = fleet.gateway(&[]).await;
     // All that a batch may have, which with its headers is more than one message carries.
     let around = r#"{"calls":[{"tool":"look","args":{"what":""}}]}"#;

@@ -123,7 +123,7 @@ async fn each_output_is_taken_or_refused_by_itself_and_the_same_again_is_told_th
     // Another output for a call that has had one.
     let other = scene.refused(&[scene.result("no")]).await;
     assert_eq!(other, is(409, "conflict", "/outputs/0"));
-    let again = scene.hand_in(&[said.clone()]).await;
+    let again = scene.hand_in(std::slice::from_ref(&said)).await;
     assert_eq!(again.status, 202, "{}", again.text());
     assert_eq!(again.json()["items"][0]["result"]["said"], "yes");
 
@@ -185,7 +185,7 @@ async fn who_hands_in_something_else_is_told_what_the_call_waits_for() {
             "exactly one",
         ),
     ] {
-        let answer = scene.hand_in(&[outputs.clone()]).await;
+        let answer = scene.hand_in(std::slice::from_ref(&outputs)).await;
         assert_eq!(scene.refused(&[outputs]).await, told);
         assert!(answer.text().contains(words), "{}", answer.text());
     }

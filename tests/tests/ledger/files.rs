@@ -16,6 +16,7 @@ use fleet::{
 };
 use fleet_tests::postgres::Database;
 use sha2::{Digest, Sha256};
+use tokio::task::JoinSet;
 
 use crate::support::{
     Ledger, claim_of, keyed_call, new_call, new_key, run, succeeded, tenant, until_blocked,
@@ -383,17 +384,21 @@ async fn a_deletion_and_a_call_that_names_the_file_come_one_after_the_other() {
     let mut call = ledger.database.connect().await;
     run(&mut call, "BEGIN").await;
     run(&mut call, "SELECT FROM toolfleet.kept_files FOR KEY SHARE").await;
-    let deleting = {
+    let mut deleting = JoinSet::new();
+    {
         let pool = pool.clone();
-        tokio::spawn(async move { deleted(&pool, first).await })
-    };
+        deleting.spawn(async move { deleted(&pool, first).await });
+    }
     until_blocked(&ledger.database, 1).await;
     // Nor does the sweep take it meanwhile, or wait.
     over(&ledger.database, second).await;
     assert_eq!(files::drop_expired(&pool, 16).await.unwrap(), 0);
     let id = ledger.accepted(naming(&[first])).await;
     run(&mut call, "COMMIT").await;
-    assert_eq!(deleting.await.unwrap(), FileDeleted::Named);
+    assert_eq!(
+        deleting.join_next().await.unwrap().unwrap(),
+        FileDeleted::Named
+    );
     assert_eq!(named_by(&pool, id).await, Some(vec![first.0]));
 
     // The deletion is there first.
@@ -405,13 +410,14 @@ async fn a_deletion_and_a_call_that_names_the_file_come_one_after_the_other() {
         .execute(&mut deletion)
         .await
         .unwrap();
-    let accepting = {
+    let mut naming_it = JoinSet::new();
+    {
         let accepting = ledger.accepting.clone();
-        tokio::spawn(async move { accepting.accept(naming(&[third])).await })
-    };
+        naming_it.spawn(async move { accepting.accept(naming(&[third])).await });
+    }
     until_blocked(&ledger.database, 1).await;
     run(&mut deletion, "COMMIT").await;
-    let reply = accepting.await.unwrap();
+    let reply = naming_it.join_next().await.unwrap().unwrap();
     assert!(matches!(reply, Reply::Undecided), "{reply:?}");
 }
 
