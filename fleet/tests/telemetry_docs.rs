@@ -81,7 +81,7 @@ fn every_step_and_field_is_documented() {
 }
 
 #[test]
-fn every_alert_names_one_metric_and_one_section() {
+fn every_alert_names_what_there_is_and_one_section() {
     let page = read("docs/operations.md");
     let anchors: BTreeSet<String> = page
         .lines()
@@ -98,7 +98,11 @@ fn every_alert_names_one_metric_and_one_section() {
         let name = rule["alert"].as_str().expect("an alert has a name");
         let expression = rule["expr"].as_str().expect("an alert has an expression");
         let metrics = metrics_in(expression);
-        assert_eq!(metrics.len(), 1, "{name} names {metrics:?}");
+        // Whether a process is reached at all Prometheus says itself.
+        assert!(
+            !metrics.is_empty() || expression.starts_with("up{"),
+            "{name} names no metric"
+        );
         assert!(
             metrics.is_subset(&defined()),
             "{name} names {metrics:?}, which does not exist"

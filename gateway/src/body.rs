@@ -65,7 +65,7 @@ struct Part {
 
 /// The room of one body. Dropping it frees it.
 #[derive(Debug)]
-struct Held {
+struct HeldRoom {
     room: BodyRoom,
     bytes: usize,
     is_strangers: bool,
@@ -74,7 +74,7 @@ struct Held {
 /// A body with its room.
 struct Kept {
     bytes: Vec<u8>,
-    _held: Held,
+    _held: HeldRoom,
 }
 
 impl AsRef<[u8]> for Kept {
@@ -97,8 +97,8 @@ impl BodyRoom {
         }))
     }
 
-    fn hold(&self, is_strangers: bool) -> Held {
-        Held {
+    fn hold(&self, is_strangers: bool) -> HeldRoom {
+        HeldRoom {
             room: self.clone(),
             bytes: 0,
             is_strangers,
@@ -119,7 +119,7 @@ impl Part {
     }
 }
 
-impl Held {
+impl HeldRoom {
     /// Takes so much more room. Whether there is as much.
     fn grow(&mut self, bytes: usize) -> bool {
         let Room { all, strangers } = &*self.room.0;
@@ -137,7 +137,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldRoom {
     fn drop(&mut self) {
         let Room { all, strangers } = &*self.room.0;
         all.free(self.bytes);
@@ -216,7 +216,7 @@ struct Size {
     announced: Option<usize>,
 }
 
-async fn gather(body: Body, size: Size, mut held: Held) -> Result<Bytes, Refused> {
+async fn gather(body: Body, size: Size, mut held: HeldRoom) -> Result<Bytes, Refused> {
     let bytes_max = size.bytes_max;
     let most = size.announced.unwrap_or(bytes_max);
     let mut pieces = body.into_data_stream();
@@ -282,7 +282,7 @@ mod tests {
 
     const MIB: usize = 1024 * 1024;
 
-    async fn gathered(bytes: usize, held: Held) -> Result<Bytes, Refused> {
+    async fn gathered(bytes: usize, held: HeldRoom) -> Result<Bytes, Refused> {
         let size = Size {
             bytes_max: BATCH_MAX,
             announced: None,

@@ -16,7 +16,7 @@ use crate::auth::principal::Principal;
 
 /// Who is connected. Clones share the counts.
 #[derive(Debug, Clone)]
-pub(crate) struct Peers(Arc<Shared>);
+pub(crate) struct Peers(Arc<SharedPeers>);
 
 /// How many may be connected at a time.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ pub(crate) struct PeersMax {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedPeers {
     most: PeersMax,
     strangers: Mutex<HashMap<IpAddr, usize>>,
     known: Mutex<KnownConnections>,
@@ -49,7 +49,7 @@ pub(crate) struct Peer {
     peers: Peers,
     closing: CancellationToken,
     ending: CancellationToken,
-    standing: Arc<Mutex<Standing>>,
+    standing: Arc<Mutex<PeerStanding>>,
 }
 
 /// A token has as many connections as it may have.
@@ -58,11 +58,11 @@ pub(crate) struct TooMany;
 
 /// As what a connection counts.
 #[derive(Debug)]
-enum Standing {
+enum PeerStanding {
     /// Its last request did not say who asks, or there was none.
     Stranger(#[expect(dead_code, reason = "it is held")] Stranger),
     /// Its last request had this token.
-    Known(Known),
+    KnownPeer(KnownPeer),
     /// Nobody is asked who they are.
     Anyone,
 }
@@ -76,7 +76,7 @@ struct Stranger {
 
 /// The place of a token's connection. Dropping it frees the place.
 #[derive(Debug)]
-struct Known {
+struct KnownPeer {
     token_id: String,
     number: u64,
     peers: Peers,
@@ -85,7 +85,7 @@ struct Known {
 impl Peers {
     /// At most so many.
     pub(crate) fn new(most: PeersMax) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(SharedPeers {
             most,
             strangers: Mutex::default(),
             known: Mutex::default(),
@@ -100,7 +100,7 @@ impl Peers {
             peers: self.clone(),
             closing: CancellationToken::new(),
             ending: CancellationToken::new(),
-            standing: Arc::new(Mutex::new(Standing::Stranger(stranger))),
+            standing: Arc::new(Mutex::new(PeerStanding::Stranger(stranger))),
         })
     }
 
@@ -127,7 +127,7 @@ impl Peers {
         })
     }
 
-    fn known(&self, token_id: &str, ending: &CancellationToken) -> Option<Known> {
+    fn known(&self, token_id: &str, ending: &CancellationToken) -> Option<KnownPeer> {
         let mut known = lock(&self.0.known);
         let of_token = known.by_token.get(token_id).map_or(0, HashMap::len);
         if of_token >= self.0.most.each {
@@ -137,7 +137,7 @@ impl Peers {
         known.next += 1;
         let connections = known.by_token.entry(token_id.to_owned()).or_default();
         connections.insert(number, ending.clone());
-        Some(Known {
+        Some(KnownPeer {
             token_id: token_id.to_owned(),
             number,
             peers: self.clone(),
@@ -154,7 +154,7 @@ impl Peer {
     pub(crate) fn becomes_known(&self, principal: &Principal) -> Result<(), TooMany> {
         match principal {
             Principal::Anyone => {
-                *lock(&self.standing) = Standing::Anyone;
+                *lock(&self.standing) = PeerStanding::Anyone;
                 Ok(())
             }
             Principal::Token(token) => self.counts_for(&token.token_id),
@@ -173,11 +173,11 @@ impl Peer {
 
     fn counts_for(&self, token_id: &str) -> Result<(), TooMany> {
         let mut standing = lock(&self.standing);
-        if matches!(&*standing, Standing::Known(known) if known.token_id == token_id) {
+        if matches!(&*standing, PeerStanding::KnownPeer(known) if known.token_id == token_id) {
             return Ok(());
         }
         let known = self.peers.known(token_id, &self.ending);
-        *standing = Standing::Known(known.ok_or(TooMany)?);
+        *standing = PeerStanding::KnownPeer(known.ok_or(TooMany)?);
         Ok(())
     }
 
@@ -186,10 +186,10 @@ impl Peer {
     pub(crate) fn becomes_stranger(&self) -> bool {
         let mut standing = lock(&self.standing);
         match &*standing {
-            Standing::Stranger(_) | Standing::Anyone => true,
-            Standing::Known(_) => match self.peers.stranger(self.address) {
+            PeerStanding::Stranger(_) | PeerStanding::Anyone => true,
+            PeerStanding::KnownPeer(_) => match self.peers.stranger(self.address) {
                 Some(stranger) => {
-                    *standing = Standing::Stranger(stranger);
+                    *standing = PeerStanding::Stranger(stranger);
                     true
                 }
                 None => false,
@@ -230,7 +230,7 @@ impl Drop for Stranger {
     }
 }
 
-impl Drop for Known {
+impl Drop for KnownPeer {
     fn drop(&mut self) {
         let mut known = lock(&self.peers.0.known);
         if let Some(connections) = known.by_token.get_mut(&self.token_id) {

@@ -80,7 +80,7 @@ struct Begun {
 }
 
 #[derive(Deserialize)]
-struct Described {
+struct DescribedFile {
     state: String,
 }
 
@@ -141,7 +141,7 @@ impl FileDoor {
     /// As for [`Self::piece`]; `conflict` where it is not whole.
     pub(crate) async fn describe(&self, file: FileId) -> Result<ReadyFile, NoFile> {
         let answer = self.ask(file, &FileAsk::Describe).await?;
-        if read::<Described>(&answer)?.state != "ready" {
+        if read::<DescribedFile>(&answer)?.state != "ready" {
             return Err(not_whole().into());
         }
         read(&answer)

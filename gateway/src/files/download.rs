@@ -22,7 +22,7 @@ use super::{
     digest,
     door::{FileDoor, NoFile, ReadyFile},
     naming,
-    range::{Wanted, wanted},
+    range::{WantedRange, wanted},
 };
 use crate::{
     events::places::StreamPlace,
@@ -47,9 +47,9 @@ pub(crate) fn response(
     let bytes = file.bytes;
     let tag = format!("\"{}\"", file.sha256);
     let (first, end, status) = match wanted(asked, bytes, &tag) {
-        Wanted::All => (0, bytes, StatusCode::OK),
-        Wanted::Part(first, end) => (first, end, StatusCode::PARTIAL_CONTENT),
-        Wanted::Nothing => return Err(out_of_range(bytes)),
+        WantedRange::All => (0, bytes, StatusCode::OK),
+        WantedRange::Part(first, end) => (first, end, StatusCode::PARTIAL_CONTENT),
+        WantedRange::Nothing => return Err(out_of_range(bytes)),
     };
     let mut lines = vec![
         (CONTENT_TYPE, file.mime.clone()),

@@ -7,7 +7,7 @@ use axum::http::{
 
 /// What is wanted of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum WantedRange {
     /// All of it: there is no `Range`, or one that need not be understood.
     All,
     /// From the first byte on up to the second one, which is not wanted any more.
@@ -17,25 +17,25 @@ pub(crate) enum Wanted {
 }
 
 /// What is wanted of a file of so many bytes with this entity tag.
-pub(crate) fn wanted(headers: &HeaderMap, bytes: u64, tag: &str) -> Wanted {
+pub(crate) fn wanted(headers: &HeaderMap, bytes: u64, tag: &str) -> WantedRange {
     let mut lines = headers.get_all(RANGE).iter();
     let (Some(line), None) = (lines.next(), lines.next()) else {
-        return Wanted::All;
+        return WantedRange::All;
     };
     // Where the file is another one than the caller has a part of, it gets the whole.
     let is_of = |tags: &axum::http::HeaderValue| tags.as_bytes() == tag.as_bytes();
     if !headers.get(IF_RANGE).is_none_or(is_of) {
-        return Wanted::All;
+        return WantedRange::All;
     }
     let Some(range) = line
         .to_str()
         .ok()
         .and_then(|line| line.strip_prefix("bytes="))
     else {
-        return Wanted::All;
+        return WantedRange::All;
     };
     let Some((first, last)) = range.split_once('-') else {
-        return Wanted::All;
+        return WantedRange::All;
     };
     let number = |text: &str| {
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -47,15 +47,15 @@ pub(crate) fn wanted(headers: &HeaderMap, bytes: u64, tag: &str) -> Wanted {
             part(first, last.saturating_add(1).min(bytes))
         }
         (None, Some(count)) if first.is_empty() => part(bytes - count.min(bytes), bytes),
-        _ => Wanted::All,
+        _ => WantedRange::All,
     }
 }
 
-const fn part(first: u64, end: u64) -> Wanted {
+const fn part(first: u64, end: u64) -> WantedRange {
     if first < end {
-        Wanted::Part(first, end)
+        WantedRange::Part(first, end)
     } else {
-        Wanted::Nothing
+        WantedRange::Nothing
     }
 }
 
@@ -71,31 +71,31 @@ mod tests {
             wanted(&headers, 10, "\"x\"")
         };
         for (range, is) in [
-            ("bytes=0-", Wanted::Part(0, 10)),
-            ("bytes=0-0", Wanted::Part(0, 1)),
-            ("bytes=3-5", Wanted::Part(3, 6)),
-            ("bytes=3-99", Wanted::Part(3, 10)),
-            ("bytes=9-", Wanted::Part(9, 10)),
-            ("bytes=-4", Wanted::Part(6, 10)),
-            ("bytes=-99", Wanted::Part(0, 10)),
-            ("bytes=0-99999999999999999999999", Wanted::Part(0, 10)),
-            ("bytes=10-", Wanted::Nothing),
-            ("bytes=10-20", Wanted::Nothing),
-            ("bytes=-0", Wanted::Nothing),
-            ("bytes=5-3", Wanted::All),
-            ("bytes=0-1,3-4", Wanted::All),
-            ("bytes=-", Wanted::All),
-            ("bytes=+1-2", Wanted::All),
-            ("lines=0-1", Wanted::All),
+            ("bytes=0-", WantedRange::Part(0, 10)),
+            ("bytes=0-0", WantedRange::Part(0, 1)),
+            ("bytes=3-5", WantedRange::Part(3, 6)),
+            ("bytes=3-99", WantedRange::Part(3, 10)),
+            ("bytes=9-", WantedRange::Part(9, 10)),
+            ("bytes=-4", WantedRange::Part(6, 10)),
+            ("bytes=-99", WantedRange::Part(0, 10)),
+            ("bytes=0-99999999999999999999999", WantedRange::Part(0, 10)),
+            ("bytes=10-", WantedRange::Nothing),
+            ("bytes=10-20", WantedRange::Nothing),
+            ("bytes=-0", WantedRange::Nothing),
+            ("bytes=5-3", WantedRange::All),
+            ("bytes=0-1,3-4", WantedRange::All),
+            ("bytes=-", WantedRange::All),
+            ("bytes=+1-2", WantedRange::All),
+            ("lines=0-1", WantedRange::All),
         ] {
             assert_eq!(read(range), is, "{range}");
         }
         let mut headers = HeaderMap::new();
-        assert_eq!(wanted(&headers, 10, "\"x\""), Wanted::All);
+        assert_eq!(wanted(&headers, 10, "\"x\""), WantedRange::All);
         headers.append(RANGE, "bytes=1-".parse().unwrap());
         headers.append(IF_RANGE, "\"y\"".parse().unwrap());
-        assert_eq!(wanted(&headers, 10, "\"x\""), Wanted::All);
+        assert_eq!(wanted(&headers, 10, "\"x\""), WantedRange::All);
         headers.insert(IF_RANGE, "\"x\"".parse().unwrap());
-        assert_eq!(wanted(&headers, 10, "\"x\""), Wanted::Part(1, 10));
+        assert_eq!(wanted(&headers, 10, "\"x\""), WantedRange::Part(1, 10));
     }
 }

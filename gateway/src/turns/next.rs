@@ -104,10 +104,10 @@ pub(crate) async fn told_so_far(
 fn request_in(event: &SpokenEvent) -> Option<(CallId, String)> {
     #[derive(Deserialize)]
     struct DoneEvent {
-        item: DoneItem,
+        item: EndedItem,
     }
     #[derive(Deserialize)]
-    struct DoneItem {
+    struct EndedItem {
         id: String,
         r#type: String,
     }

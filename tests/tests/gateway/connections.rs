@@ -213,7 +213,8 @@ async fn a_batch_with_too_much_in_it_is_413_whatever_is_too_much() {
     let text = "x".repeat(8 * MIB - around.len());
     let whole = around.replace("\"\"", &format!("\"{text}\""));
     assert_eq!(whole.len(), 8 * MIB);
-    let answer = web.post("/v1/batch", whole).send().await;
+    let whole = web.post("/v1/batch", whole).header("Toolfleet-Run", "r");
+    let answer = whole.send().await;
     assert_eq!(
         told(&answer),
         is(413, "payload_too_large"),
