@@ -10,6 +10,7 @@ from pathlib import Path
 import processes
 from busy import PAUSED, Load, OwnWorker, Service, tools
 from client import Client
+from gateways import Gateways, listens
 from prometheus import Prometheus
 from waiting import check, until
 
@@ -19,8 +20,8 @@ ALERTS = DEPLOY / "alerts.yaml"
 ANSWERED_SECONDS = 120
 FULL_SECONDS = 60
 RATE_INTERVAL = "10s"
-# Two dispatchers, two workers, and one with an interceptor.
-PROCESSES = 5
+# Two dispatchers, two workers, a gateway, and a worker with an interceptor.
+PROCESSES = 6
 # Where a panel shows what Postgres can be asked, both must agree.
 TRUTH = {
     "In doubt": "SELECT count(*) AS count FROM toolfleet.in_doubt",
@@ -53,6 +54,8 @@ async def prove(proof):
                     await all_are_answered(proof, asked, queries, variables)
                 await a_wrong_name_is_noticed(asked, queries)
                 await every_value_can_be_chosen(proof, asked, queries, variables)
+                answer = await Gateways(dev).ask("GET", "/v1/tools")
+                check(answer.status == 200, f"the gateway answers {answer.status}")
                 await the_alerts_are_evaluated(proof, prometheus)
                 load.note(proof)
             await panels_agree_with_postgres(proof, dev, asked, queries)
@@ -142,8 +145,11 @@ async def every_value_can_be_chosen(proof, asked, queries, variables):
 async def the_alerts_are_evaluated(proof, prometheus):
     """Prometheus has every metric that an alert names, evaluates every alert, and sees the breaker that opened."""
     named = set(METRIC.findall(re.sub(r"#.*", "", ALERTS.read_text())))
-    there = set(await prometheus.ask("label/__name__/values"))
-    check(named and named <= there, f"alerts name metrics that the fleet does not have: {sorted(named - there)}")
+
+    async def all_are_there():
+        return named and named <= set(await prometheus.ask("label/__name__/values"))
+
+    await until(f"the fleet has the metrics that alerts name: {sorted(named)}", all_are_there, 30)
 
     async def rules():
         groups = (await prometheus.ask("rules"))["groups"]
@@ -223,6 +229,7 @@ class Asked:
 
 def addresses(dev, own):
     """Where the processes of the fleet have their metrics; none while one of them does not listen yet."""
-    pids = [*dev.pids("dispatcher"), *dev.pids("worker"), own.process.pid]
-    ports = [processes.listens_on(pid) for pid in pids]
+    pids = [*dev.pids("dispatcher"), *dev.pids("worker"), *dev.pids("gateway"), own.process.pid]
+    apis = {listens(pid) for pid in dev.pids("gateway")}
+    ports = [[port for port in processes.listens_on(pid) if port not in apis] for pid in pids]
     return {f"127.0.0.1:{port}" for found in ports for port in found} if all(ports) else set()
