@@ -64,7 +64,7 @@ def serves(url):
 
 async def tried(options, folder):
     """Whether the document and the gateway agree."""
-    async with Dev(options.toolfleet, folder, TOOLS) as dev:
+    async with Dev(os.path.abspath(options.toolfleet), folder, TOOLS) as dev:
         info, port = dev.info(), free_port()
         token = ["tokens", "create", "--name", "schemathesis", "--tenant", "default", "--note", "a try"]
         token = (await command(dev, *token, "--scope", "call,read,approve,settle,admin")).decode().strip()
