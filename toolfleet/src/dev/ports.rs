@@ -1,15 +1,11 @@
 //! The ports of a `dev`: the same in every run, as long as no other program has them.
 
-use std::{
-    io,
-    net::{Ipv4Addr, TcpListener},
-    path::Path,
-};
+use std::{io, path::Path};
 
 use serde::{Deserialize, Serialize};
 
 use super::private;
-use crate::servers::{ServerError, free_ports};
+use crate::servers::{HeldPort, ServerError, hold_ports};
 
 /// The ports that the first run on a data folder tries. They are below the range of outgoing connections, and are not the usual
 /// ports of these servers: a program without an address must not find a `dev` by accident.
@@ -65,7 +61,7 @@ pub(super) struct Choice {
     /// A note for the person: the port has changed.
     pub(super) note: Option<String>,
     /// Keeps other programs from the port until its server is started.
-    held: Option<TcpListener>,
+    held: Option<HeldPort>,
 }
 
 impl Choice {
@@ -81,29 +77,29 @@ impl Choice {
         before: u16,
         kept: IsKept,
     ) -> Result<Self, ServerError> {
-        let free = || Ok::<u16, ServerError>(free_ports(1)?[0]);
-        let (port, may_move, note, held) = match asked {
-            Some(0) => (free()?, true, None, None),
-            Some(port) => (port, false, None, hold(option, port)?),
-            None => match TcpListener::bind((Ipv4Addr::LOCALHOST, before)) {
-                Ok(held) => (before, true, None, Some(held)),
+        match asked {
+            Some(0) => Self::free(),
+            Some(port) => Ok(Self {
+                port,
+                may_move: false,
+                note: None,
+                held: hold(option, port)?,
+            }),
+            None => match HeldPort::bind(before) {
+                Ok(held) => Ok(Self::from(held)),
                 Err(_taken) => {
-                    let port = free()?;
-                    (
-                        port,
-                        true,
-                        kept.0.then(|| moved(server, before, port)),
-                        None,
-                    )
+                    let other = Self::free()?;
+                    let note = kept.0.then(|| moved(server, before, other.port));
+                    Ok(Self { note, ..other })
                 }
             },
-        };
-        Ok(Self {
-            port,
-            may_move,
-            note,
-            held,
-        })
+        }
+    }
+
+    /// One that nobody has asked for.
+    fn free() -> Result<Self, ServerError> {
+        let mut free = hold_ports(1)?;
+        Ok(Self::from(free.remove(0)))
     }
 
     /// Frees the port for its server.
@@ -112,9 +108,20 @@ impl Choice {
     }
 }
 
+impl From<HeldPort> for Choice {
+    fn from(held: HeldPort) -> Self {
+        Self {
+            port: held.port,
+            may_move: true,
+            note: None,
+            held: Some(held),
+        }
+    }
+}
+
 /// Binds a port to keep it. Any other problem with the port, its server will report.
-fn hold(option: &'static str, port: u16) -> Result<Option<TcpListener>, ServerError> {
-    match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+fn hold(option: &'static str, port: u16) -> Result<Option<HeldPort>, ServerError> {
+    match HeldPort::bind(port) {
         Ok(held) => Ok(Some(held)),
         Err(problem) if problem.kind() == io::ErrorKind::AddrInUse => {
             Err(ServerError::PortTaken { option, port })
@@ -133,7 +140,10 @@ pub(super) fn moved(server: &str, before: u16, now: u16) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
     use super::*;
+    use crate::servers::free_ports;
 
     #[test]
     fn what_is_asked_for_goes_before_what_was_before_it() {
@@ -167,11 +177,21 @@ mod tests {
 
     #[test]
     fn a_port_is_held_until_its_server_is_started() {
-        let port = free_ports(1).unwrap()[0];
-        let mut choice = Choice::of("HTTP", "--http-port", None, port, IsKept(false)).unwrap();
-        assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err());
-        choice.release();
-        assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok());
+        let free = free_ports(2).unwrap();
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, free[1])).unwrap();
+        let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+        for (asked, before) in [
+            (None, free[0]),
+            (None, taken.local_addr().unwrap().port()),
+            (Some(0), free[0]),
+            (Some(free[0]), free[1]),
+        ] {
+            let mut choice =
+                Choice::of("HTTP", "--http-port", asked, before, IsKept(false)).unwrap();
+            assert!(bind(choice.port).is_err(), "{choice:?}");
+            choice.release();
+            assert!(bind(choice.port).is_ok(), "{choice:?}");
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ use super::{
     tools::ToolFolder,
     ways::Ways,
 };
-use crate::servers::{self, Nats, Postgres, find::SearchPaths, free_ports};
+use crate::servers::{self, Nats, Postgres, find::SearchPaths, hold_ports};
 
 /// How long the migrations may take.
 const MIGRATE_MAX: Duration = Duration::from_secs(300);
@@ -356,8 +356,8 @@ impl Dev {
         &mut self,
         options: &DevOptions,
         servers: &Servers,
-        mut http: Choice,
-        mut gateway: Option<(Choice, String)>,
+        http: Choice,
+        gateway: Option<(Choice, String)>,
         deaths: Deaths,
     ) -> anyhow::Result<()> {
         let roles: Vec<Role> = (1..=options.dispatchers)
@@ -365,25 +365,27 @@ impl Dev {
             .chain((1..=options.workers).map(Role::Worker))
             .chain((1..=options.gateways).map(Role::Gateway))
             .collect();
-        let mut ports = free_ports(2 * roles.len())?;
-        let mut listen_ports = ports.split_off(roles.len());
-        ports[0] = http.port;
+        // Held until its process starts: the last ones start seconds after the first.
+        let free = hold_ports(2 * roles.len())?;
+        let mut probes: Vec<Choice> = free.into_iter().map(Choice::from).collect();
+        let mut apis = probes.split_off(roles.len());
+        probes[0] = http;
         let first = usize::from(options.dispatchers + options.workers);
-        if let Some((choice, _token)) = &gateway {
-            listen_ports[first] = choice.port;
-        }
+        let api = gateway.map(|(choice, token)| {
+            let url = format!("http://127.0.0.1:{}", choice.port);
+            apis[first] = choice;
+            (url, token)
+        });
         let program = program(options)?;
-        let url = |(choice, _token): &(Choice, String)| format!("http://127.0.0.1:{}", choice.port);
-        let gateway_url = gateway.as_ref().map(url);
         let specs: Vec<ChildSpec> = roles
             .into_iter()
-            .zip(ports.into_iter().zip(listen_ports))
-            .map(|(role, (http_port, listen_port))| ChildSpec {
+            .zip(probes.iter().zip(&apis))
+            .map(|(role, (probe, listen))| ChildSpec {
                 role,
                 program: program.clone(),
-                http_port,
-                listen_port,
-                gateway_url: gateway_url.clone(),
+                http_port: probe.port,
+                listen_port: listen.port,
+                gateway_url: api.as_ref().map(|(url, _token)| url.clone()),
                 instance: Uuid::new_v4(),
                 nats_url: servers.nats_url.clone(),
                 database_url: servers.database_url.clone(),
@@ -395,7 +397,6 @@ impl Dev {
             })
             .collect();
         let http_url = format!("http://{}", specs[0].address());
-        let api = gateway_url.zip(gateway.as_ref().map(|(_choice, token)| token.clone()));
         self.board.locate(Urls {
             nats: servers.nats_url.clone(),
             database: servers.database_url.clone(),
@@ -404,14 +405,12 @@ impl Dev {
             gateway: api,
         });
 
-        http.release();
-        if let Some((choice, _token)) = &mut gateway {
-            choice.release();
-        }
+        let mut held = probes.into_iter().zip(apis);
         let (engine, gateways) = specs.split_at(first);
         let (dispatchers, workers) = engine.split_at(usize::from(options.dispatchers));
         for tier in [dispatchers, workers, gateways] {
             for spec in tier {
+                drop(held.next());
                 self.keep_child(spec.clone(), &deaths)?;
             }
             let awaited: Vec<_> = tier.iter().map(ChildSpec::awaited).collect();

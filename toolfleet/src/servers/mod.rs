@@ -26,3 +26,4 @@ pub use self::{
     ports::free_ports,
     postgres::{Postgres, PostgresOptions},
 };
+pub(crate) use self::ports::{HeldPort, hold_ports};

@@ -1,6 +1,9 @@
 //! Ports for servers.
 
-use std::{io, net::TcpListener};
+use std::{
+    io,
+    net::{Ipv4Addr, TcpListener},
+};
 
 use uuid::Uuid;
 
@@ -15,6 +18,33 @@ use super::error::ServerError;
 ///
 /// No port can be bound.
 pub fn free_ports(count: usize) -> Result<Vec<u16>, ServerError> {
+    let held = hold_ports(count)?;
+    Ok(held.iter().map(|one| one.port).collect())
+}
+
+/// A port of 127.0.0.1 that no other program gets until this is dropped.
+#[derive(Debug)]
+pub(crate) struct HeldPort {
+    pub(crate) port: u16,
+    _listener: TcpListener,
+}
+
+impl HeldPort {
+    /// # Errors
+    ///
+    /// Another program has it, or this one may not have it.
+    pub(crate) fn bind(port: u16) -> io::Result<Self> {
+        let _listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+        Ok(Self { port, _listener })
+    }
+}
+
+/// Free ports as of [`free_ports`], for servers that start later.
+///
+/// # Errors
+///
+/// No port can be bound.
+pub(crate) fn hold_ports(count: usize) -> Result<Vec<HeldPort>, ServerError> {
     const LOWEST: u128 = 20_000;
     const HIGHEST: u128 = 32_767;
     const TRIES_MAX: usize = 1_000;
@@ -24,20 +54,16 @@ pub fn free_ports(count: usize) -> Result<Vec<u16>, ServerError> {
     let candidates =
         candidates.map(|port| u16::try_from(port).expect("the range ends below 65,536"));
     // Held together until all are found, so that they differ.
-    let bound = candidates
-        .filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok())
-        .take(count);
-    let bound: Vec<TcpListener> = bound.collect();
+    let bound: Vec<HeldPort> = candidates
+        .filter_map(|port| HeldPort::bind(port).ok())
+        .take(count)
+        .collect();
     if bound.len() < count {
         let problem =
             format!("no {count} ports between {LOWEST} and {HIGHEST} are free on 127.0.0.1");
         return Err(ServerError::Data(problem));
     }
-    let ports: io::Result<Vec<u16>> = bound
-        .iter()
-        .map(|one| Ok(one.local_addr()?.port()))
-        .collect();
-    ports.map_err(ServerError::prepare("find a free port on 127.0.0.1"))
+    Ok(bound)
 }
 
 #[cfg(test)]
