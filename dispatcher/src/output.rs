@@ -20,7 +20,7 @@ use fleet::{
     registry::Tool,
     said,
     store::{
-        self, StoreError,
+        self, StoreError, answer_files,
         complete::Moved,
         read::{CallRow, CallState},
     },
@@ -207,6 +207,7 @@ async fn record(
     tenant: &Label,
 ) -> Result<Option<Answer>, Refusal> {
     let tool = tool_of(door, row)?;
+    let answer = &with_links(door, (row.call_id, from.attempt), &tool, answer).await?;
     if proves_nothing(row, answer, tool.manifest.effect) {
         let details = json!({ "state": from.state });
         return Err(Refusal::new(Code::Conflict, STILL_IN_DOUBT).with_details(|_| details.clone()));
@@ -266,6 +267,28 @@ const fn proves_nothing(row: &CallRow, answer: &LaterAnswer, effect: Effect) -> 
             doubtful.quarantined || (effect.may_doubt() && !*not_done)
         }
     }
+}
+
+/// The answer with links in the place of its large blocks, which are kept as files.
+async fn with_links(
+    door: &Door,
+    of: (CallId, AttemptId),
+    tool: &Arc<Tool>,
+    answer: &Arc<LaterAnswer>,
+) -> Result<Arc<LaterAnswer>, Refusal> {
+    let LaterAnswer::Did(result) = &**answer else {
+        return Ok(Arc::clone(answer));
+    };
+    if !answer_files::may_link(&tool.manifest, result) {
+        return Ok(Arc::clone(answer));
+    }
+    let (checked, by) = (Arc::clone(answer), Arc::clone(tool));
+    aside(move || fits(&by, &checked)).await?;
+    let result = RawValue::from_string(result.clone());
+    let result = result.map_err(|_not_json| form::mismatch(&FORM))?;
+    let (manifest, quota) = (&tool.manifest, door.file_quota);
+    let linked = answer_files::with_links(&door.pool, of, manifest, quota, result).await;
+    Ok(Arc::new(LaterAnswer::Did(linked.get().to_owned())))
 }
 
 /// Whether the answer is one that the tool may give. One that does not fit is refused, and the call waits on.

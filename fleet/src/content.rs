@@ -4,6 +4,8 @@
 //! What MCP may add to a block later is let through; what it has today is held against its type, for a client of MCP refuses a whole
 //! answer because of one block.
 
+pub mod large;
+
 use serde_json::{Map, Value};
 
 use crate::{

@@ -12,6 +12,7 @@ use fleet::{
     fencing::{FencingError, StateDir},
     ids::QueueName,
     process::check_postgres_url,
+    store::files::FileQuota,
     telemetry::{self, TelemetryOptions},
 };
 use secrecy::SecretString;
@@ -79,6 +80,13 @@ pub struct Config {
     /// such a tool is not asked where its call has files.
     #[arg(long, env = "WORKER_GATEWAY_URL", value_name = "URL")]
     pub gateway_url: Option<GatewayUrl>,
+    /// Files that a tenant may keep at a time, those that its callers hand in included; a large block of an answer stays in the answer then.
+    /// Set as for dispatchers. 0: no limit.
+    #[arg(long, env = "WORKER_TENANT_FILES", default_value_t = 10_000)]
+    pub tenant_files: u64,
+    /// Bytes that these files may have together. They are kept in Postgres. Set as for dispatchers. 0: no limit.
+    #[arg(long, env = "WORKER_TENANT_FILE_BYTES", default_value_t = 1024 * 1024 * 1024)]
+    pub tenant_file_bytes: u64,
     /// A folder of this user's own on a local disk, in which workers of this machine prove that those before them are gone.
     /// Without it: `$RUNTIME_DIRECTORY`, `/run/toolfleet` if it is this user's, or a folder below the one for temporary files.
     #[arg(long, env = "WORKER_STATE_DIR", value_name = "DIR")]
@@ -150,6 +158,14 @@ impl Config {
             Ok(())
         } else {
             Err(ConfigError(wrong))
+        }
+    }
+
+    /// How many files a tenant may keep.
+    pub(crate) const fn file_quota(&self) -> FileQuota {
+        FileQuota {
+            files: self.tenant_files,
+            bytes: self.tenant_file_bytes,
         }
     }
 

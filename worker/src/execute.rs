@@ -33,7 +33,7 @@ use crate::{
     files::AttemptFiles,
     gate,
     handover::HandedFiles,
-    intercept::{Around, Observe, OutputSchema, Own, Repetition},
+    intercept::{Around, LargeBlocks, Observe, OutputSchema, Own, Repetition},
     news::{News, Teller},
     onion::Round,
     redact::RedactedFailures,
@@ -122,6 +122,7 @@ async fn start(
             span: span.clone(),
             started,
         },
+        large_blocks: LargeBlocks::of(worker, attempt),
         output_schema: OutputSchema {
             tool: Arc::clone(tool),
         },

@@ -3,6 +3,7 @@
 //! | layer | before the executor | beside it | after it answered | when it has ended |
 //! |---|---|---|---|---|
 //! | `observe` | | | | span, metrics |
+//! | `large_blocks` | | | large blocks of an answer become files, and the answer has links |
 //! | `output_schema` | | | holds the answer against the tool's `output_schema` | |
 //! | `own` | | | the `after` hooks of the program's own interceptors | |
 //! | `repetition` | | | what "no" means after an attempt of unknown effect | |
@@ -19,8 +20,11 @@
 use std::{convert::Infallible, sync::Arc};
 
 use fleet::{
+    ids::{AttemptId, CallId},
+    manifest::AnswerForm,
     outcome::{Outcome, ToolFailure},
     registry::Tool,
+    store::{PgPool, answer_files, files::FileQuota},
     telemetry::{metrics, spans},
 };
 use futures_util::future::{BoxFuture, join_all};
@@ -29,13 +33,20 @@ use tokio::time::Instant;
 use tracing::Span;
 
 use crate::{
-    answer::Promise, executors::AttemptContext, interceptor::Answer, news::News, onion::Round,
-    redact::RedactedFailures, stage::Execution,
+    answer::Promise,
+    executors::AttemptContext,
+    interceptor::Answer,
+    news::News,
+    onion::Round,
+    redact::RedactedFailures,
+    stage::{Attempt, Execution},
+    worker::WorkerProcess,
 };
 
 /// All of them, around one attempt.
 pub(crate) struct Around<'r> {
     pub(crate) observe: Observe,
+    pub(crate) large_blocks: LargeBlocks,
     pub(crate) output_schema: OutputSchema,
     pub(crate) own: Own<'r>,
     pub(crate) repetition: Repetition,
@@ -45,9 +56,10 @@ pub(crate) struct Around<'r> {
 
 impl Around<'_> {
     /// The order, from the outermost to the one next to the executor.
-    fn in_order(&mut self) -> [&mut dyn Layer; 6] {
+    fn in_order(&mut self) -> [&mut dyn Layer; 7] {
         [
             &mut self.observe,
+            &mut self.large_blocks,
             &mut self.output_schema,
             &mut self.own,
             &mut self.repetition,
@@ -173,6 +185,61 @@ impl Layer for Observe {
         }
         let tool = &self.tool.manifest.name;
         metrics().executed(tool, execution.word(), self.started.elapsed());
+    }
+}
+
+/// Keeps the large blocks of an answer as files, where the tool answers with blocks.
+pub(crate) struct LargeBlocks(pub(crate) Option<BlockKeeper>);
+
+/// With what they are kept, for one attempt.
+pub(crate) struct BlockKeeper {
+    pub(crate) pool: PgPool,
+    pub(crate) call: CallId,
+    pub(crate) attempt: AttemptId,
+    /// The call's own tool, whose answer it is.
+    pub(crate) tool: Arc<Tool>,
+    pub(crate) quota: FileQuota,
+}
+
+impl LargeBlocks {
+    /// Those of this attempt.
+    pub(crate) fn of(worker: &WorkerProcess, attempt: &Attempt) -> Self {
+        let is_content = attempt.tool.manifest.output == AnswerForm::Content;
+        Self(is_content.then(|| BlockKeeper {
+            pool: worker.pool.clone(),
+            call: attempt.claimed.call_id,
+            attempt: attempt.id,
+            tool: Arc::clone(&attempt.tool),
+            quota: worker.file_quota,
+        }))
+    }
+}
+
+impl Layer for LargeBlocks {
+    fn name(&self) -> &'static str {
+        "large_blocks"
+    }
+
+    fn after(&mut self, execution: Execution) -> After<'_> {
+        match (&self.0, execution) {
+            (Some(keeper), Execution::Ran(Outcome::Applied { result, flaw }))
+                if flaw.as_ref().is_none_or(ToolFailure::is_mended)
+                    && answer_files::may_link(&keeper.tool.manifest, result.get()) =>
+            {
+                After::Later(Box::pin(async move {
+                    let result = keeper.keep(result).await;
+                    Execution::Ran(Outcome::Applied { result, flaw })
+                }))
+            }
+            (_, execution) => After::Now(execution),
+        }
+    }
+}
+
+impl BlockKeeper {
+    async fn keep(&self, answer: Box<RawValue>) -> Box<RawValue> {
+        let (of, manifest) = ((self.call, self.attempt), &self.tool.manifest);
+        answer_files::with_links(&self.pool, of, manifest, self.quota, answer).await
     }
 }
 

@@ -200,6 +200,7 @@ impl Started {
                 FileFolders::new(),
                 FileUrls::new(config.gateway_url.clone(), KnownFileKeys::new(pool.clone())),
             ),
+            file_quota: config.file_quota(),
             completion_tokens,
             interceptors,
             // As many as there may be attempts, and as many again.

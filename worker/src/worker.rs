@@ -16,6 +16,7 @@ use fleet::{
     store::{
         PgPool, StoreError,
         answers::Looking,
+        files::FileQuota,
         ledger::{Claiming, Completing},
         session::Postgres,
     },
@@ -70,6 +71,8 @@ pub(crate) struct WorkerProcess {
     pub(crate) secrets: Secrets,
     /// Hands the files of calls over to tools.
     pub(crate) handover: Handover,
+    /// How many files a tenant may keep, parts of answers among them.
+    pub(crate) file_quota: FileQuota,
     /// The secret of the tokens of tools that may answer later.
     pub(crate) completion_tokens: TokenSecret,
     /// The interceptors of the program, by their order.

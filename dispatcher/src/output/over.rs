@@ -6,7 +6,7 @@ use fleet::{
     ids::{AttemptId, ToolName},
     said,
     store::{
-        awaiting,
+        answer_files, awaiting,
         late::{self, LateOutcome},
         read::CallRow,
     },
@@ -89,8 +89,15 @@ fn is_same(door: &Door, row: &CallRow, stored: &awaiting::Stored, answer: &Later
             let sensitive = tool
                 .as_ref()
                 .and_then(|tool| tool.manifest.sensitive.as_ref());
-            let kept = sensitive.and_then(|sensitive| sensitive.kept(result));
-            kept.as_deref().unwrap_or(result) == had
+            let is_had = |result: &str| {
+                let kept = sensitive.and_then(|sensitive| sensitive.kept(result));
+                kept.as_deref().unwrap_or(result) == had
+            };
+            let linked = || {
+                let manifest = &tool.as_ref()?.manifest;
+                answer_files::linked(row.call_id, manifest, result)
+            };
+            is_had(result) || linked().is_some_and(|linked| is_had(linked.get()))
         }
         (LaterAnswer::Failed { failure, .. }, None, Some(had)) => {
             let Ok(had) = serde_json::from_str::<ErrorBody>(had) else {

@@ -487,7 +487,7 @@ pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn unknown(verdict: &str) -> sqlx::Error {
+pub(super) fn unknown(verdict: &str) -> sqlx::Error {
     sqlx::Error::Decode(format!("{verdict:?} is not a known verdict").into())
 }
 

@@ -12,6 +12,7 @@ pub use self::decision::DecisionError;
 
 pub mod accept;
 mod answer;
+pub mod answer_files;
 pub mod answers;
 pub mod approvals;
 pub mod arguments;

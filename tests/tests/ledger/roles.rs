@@ -176,6 +176,10 @@ const MATRIX: &[(&str, &str)] = &[
         "mw",
         "SELECT toolfleet.attempt_files({acme}, {acme}), toolfleet.read_attempt_file({acme}, {acme}, {acme}, 0, 1)",
     ),
+    (
+        "mdw",
+        "SELECT toolfleet.keep_answer_file({acme}, {acme}, {acme}, 'a', 'a/b', 'a', 0, 0)",
+    ),
     // Tools.
     (
         "mo",

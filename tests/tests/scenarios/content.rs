@@ -1,5 +1,7 @@
 //! Tools whose answers are blocks of content: what they have to look like, and what becomes of one that does not.
 
+mod large;
+
 use fleet_tests::{
     fleet::{Fleet, Spec},
     invariants,
@@ -72,7 +74,9 @@ async fn a_large_answer_of_blocks_is_checked_before_it_is_shortened() {
     let fleet = Fleet::start(Spec::with([witness.tool("look", "read") + large])).await;
     let image = |data: String| {
         let block = json!({"type": "image", "data": data, "mimeType": "image/png"});
-        json!({"content": [{"type": "text", "text": "a map"}, block]})
+        // Larger than what is shown, and no large block.
+        let text = format!("a map {}", "of it ".repeat(10_000));
+        json!({"content": [{"type": "text", "text": text}, block]})
     };
     for (what, data, state) in [
         (

@@ -20,10 +20,10 @@ pub mod tools;
 
 pub mod nats;
 
+pub(crate) use self::ports::{HeldPort, hold_ports};
 pub use self::{
     error::ServerError,
     nats::{Nats, NatsOptions},
     ports::free_ports,
     postgres::{Postgres, PostgresOptions},
 };
-pub(crate) use self::ports::{HeldPort, hold_ports};

@@ -31,7 +31,7 @@ use crate::{
     execute::{self, BACKSTOP, context_of},
     executors::LINGER_MAX,
     gate,
-    intercept::{Around, Observe, OutputSchema, Own, Repetition},
+    intercept::{Around, LargeBlocks, Observe, OutputSchema, Own, Repetition},
     interceptor::EndedView,
     news::News,
     onion::{self, Round, Subject},
@@ -351,6 +351,7 @@ impl OtherRun<'_> {
                 span: span.clone(),
                 started: Instant::now(),
             },
+            large_blocks: LargeBlocks::of(self.worker, attempt),
             // It answers in the place of the call's own tool.
             output_schema: OutputSchema {
                 tool: Arc::clone(&attempt.tool),

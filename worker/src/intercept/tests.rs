@@ -134,6 +134,7 @@ executor: { native: { handler: charge } }
             span: Span::none(),
             started: Instant::now(),
         },
+        large_blocks: LargeBlocks(None),
         own: Own {
             round: None,
             tool: Arc::clone(&tool),
@@ -158,6 +159,7 @@ fn the_list_has_the_order_that_its_page_shows() {
         names,
         [
             "observe",
+            "large_blocks",
             "output_schema",
             "own",
             "repetition",
