@@ -23,6 +23,8 @@ use super::{
     stall::Unstalled,
 };
 
+/// Of all connections, this part may wait for a stranger's place.
+const WAITING_PART: usize = 8;
 /// How long the head of a request may take, and how long a connection may be idle.
 pub(crate) const HEAD_MAX: Duration = Duration::from_secs(10);
 /// The most header lines of a request. More are refused with 431.
@@ -45,6 +47,7 @@ impl Serving {
     /// request are served until it is answered. Dropping the future closes all of them at once.
     pub(crate) async fn serve(self, mut listener: TcpListener, stop: CancellationToken) {
         let places = Arc::new(Semaphore::new(self.connections_max));
+        let waiting = Arc::new(Semaphore::new(self.connections_max / WAITING_PART));
         let mut connections = JoinSet::new();
         loop {
             // What fails to be accepted is tried again, with a pause where the process has no file left.
@@ -57,16 +60,30 @@ impl Serving {
                 refused("all");
                 continue;
             };
-            let Some(peer) = self.peers.enter(address.ip()) else {
-                refused("address");
-                continue;
-            };
             // An answer is one write, which need not wait for more.
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, "a connection is gone already");
             }
             let router = self.router.clone();
-            connections.spawn(connection(stream, router, peer, place, stop.clone()));
+            if let Some(peer) = self.peers.enter(address.ip()) {
+                connections.spawn(connection(stream, router, peer, place, stop.clone()));
+                continue;
+            }
+            let Ok(turn) = Arc::clone(&waiting).try_acquire_owned() else {
+                refused("address");
+                continue;
+            };
+            let (peers, stop) = (self.peers.clone(), stop.clone());
+            connections.spawn(async move {
+                let entering = stop.run_until_cancelled(peers.enter_soon(address.ip()));
+                let entered = entering.await;
+                drop(turn);
+                match entered {
+                    Some(Some(peer)) => connection(stream, router, peer, place, stop).await,
+                    Some(None) => refused("address"),
+                    None => {}
+                }
+            });
         }
         drop(listener);
         while connections.join_next().await.is_some() {}

@@ -7,12 +7,17 @@ use std::{
     collections::HashMap,
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use fleet::tokens;
+use tokio::{sync::Notify, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::principal::Principal;
+
+/// How long a connection waits for a place among the strangers of its sender: as long as a client's other connections need to say who asks.
+const ENTER_MAX: Duration = Duration::from_secs(2);
 
 /// Who is connected. Clones share the counts.
 #[derive(Debug, Clone)]
@@ -31,6 +36,8 @@ pub(crate) struct PeersMax {
 struct SharedPeers {
     most: PeersMax,
     strangers: Mutex<HashMap<IpAddr, usize>>,
+    /// Told when a stranger's place is free again.
+    freed: Notify,
     known: Mutex<KnownConnections>,
 }
 
@@ -88,6 +95,7 @@ impl Peers {
         Self(Arc::new(SharedPeers {
             most,
             strangers: Mutex::default(),
+            freed: Notify::new(),
             known: Mutex::default(),
         }))
     }
@@ -102,6 +110,21 @@ impl Peers {
             ending: CancellationToken::new(),
             standing: Arc::new(Mutex::new(PeerStanding::Stranger(stranger))),
         })
+    }
+
+    /// The same, where a place is free within two seconds. Cancel-safe.
+    pub(crate) async fn enter_soon(&self, address: IpAddr) -> Option<Peer> {
+        let entering = async {
+            loop {
+                // Whoever leaves after this is heard.
+                let freed = self.0.freed.notified();
+                if let Some(peer) = self.enter(address) {
+                    return peer;
+                }
+                freed.await;
+            }
+        };
+        timeout(ENTER_MAX, entering).await.ok()
     }
 
     /// Has the connections end of the tokens of which this is true: those that are idle at once, others with their answers.
@@ -227,6 +250,7 @@ impl Drop for Stranger {
                 strangers.remove(&self.sender);
             }
         }
+        self.peers.0.freed.notify_waiters();
     }
 }
 
@@ -286,6 +310,21 @@ mod tests {
         let third = peers.enter(address(1)).unwrap();
         assert!(peers.enter(address(1)).is_none());
         drop((first, clone, second, third));
+        assert!(lock(&peers.0.strangers).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_waits_a_moment_for_a_strangers_place() {
+        let peers = peers(1, 9);
+        let first = peers.enter(address(1)).unwrap();
+        let leaving = async {
+            tokio::task::yield_now().await;
+            first.becomes_known(&token("a")).unwrap();
+        };
+        let (entered, ()) = tokio::join!(peers.enter_soon(address(1)), leaving);
+        let entered = entered.unwrap();
+        assert!(peers.enter_soon(address(1)).await.is_none());
+        drop((first, entered));
         assert!(lock(&peers.0.strangers).is_empty());
     }
 

@@ -139,6 +139,33 @@ async fn a_connection_is_a_strangers_again_when_its_last_request_had_no_token() 
 }
 
 #[tokio::test]
+async fn many_connections_that_come_at_once_and_say_who_asks_are_all_served() {
+    let witness = Witness::start().await;
+    let fleet = Fleet::start(Spec::with([witness.tool("look", "read")])).await;
+    let flags = ["--auth", "tokens", "--strangers-max", "2"];
+    let (mut gateway, web) = fleet.gateway(&flags).await;
+    let held = token(&fleet, "known", "default", &[Scope::Read], "*").await;
+    until_so("the token to be known", async || {
+        let request = with(web.get("/v1/tools/none"), &held);
+        request.try_send().await.is_some_and(|it| it.status == 404)
+    })
+    .await;
+    let mut all = Vec::new();
+    for _ in 0..64 {
+        all.push(open(web).await);
+    }
+    // All are known at the end, none was closed.
+    let asking = all
+        .iter_mut()
+        .map(|connection| asks(connection, web, Some(&held)));
+    let answers = futures_util::future::join_all(asking).await;
+    let served = answers.iter().flatten().filter(|it| it.status == 404);
+    assert_eq!(served.count(), 64);
+    drop(all);
+    gateway.drain().await;
+}
+
+#[tokio::test]
 async fn idle_connections_of_a_revoked_token_are_closed_within_two_seconds() {
     let witness = Witness::start().await;
     let fleet = Fleet::start(Spec::with([witness.tool("look", "read")])).await;

@@ -280,7 +280,7 @@ async fn a_head_that_does_not_come_ends_its_connection_and_strangers_are_bounded
     for _ in 0..3 {
         slow.push(web.open(b"POST /v1/call/look HTTP/1.1\r\nHost: loc").await);
     }
-    // Its place is taken, so the next one is closed at once; until a place is free again.
+    // Their places are taken, so the next one is closed after a moment; until a place is free again.
     fleet_tests::wait::until_so("the fourth to be turned away", async || {
         web.get("/v1/tools").try_send().await.is_none()
     })
