@@ -6,7 +6,7 @@ use axum::http::HeaderMap;
 use fleet::{
     ids::Label,
     said,
-    wire::{code::Code, message::Message},
+    wire::{code::Code, headers::RequestHeaders, message::Message},
 };
 use fleet_client::{Answer, Question, question::DECISION_MAX};
 use fleet_history::calls::now;
@@ -58,6 +58,7 @@ pub(crate) async fn make(
     (tenant, name): (&Label, &TurnName),
     asked: &TurnAsked,
 ) -> Result<Made, Refused> {
+    let headers = headers_of(headers, principal, name)?;
     let keeper = gateway.sessions.keeper();
     let kept = kept::turn(keeper, tenant, name).await;
     let kept = kept.map_err(|error| unheard(&error))?;
@@ -77,7 +78,7 @@ pub(crate) async fn make(
     let mut sent = Vec::new();
     if !places.is_empty() {
         let body = asked.batch(name, &places);
-        let answered = send(gateway, headers, principal, (tenant, name), body).await?;
+        let answered = send(gateway, headers, principal, tenant, body).await?;
         match TurnItem::all_of(answered.bytes()) {
             Some(items) if items.len() == places.len() => sent = items,
             Some(_) | None => return Ok(Made::Refused(answered)),
@@ -147,13 +148,12 @@ fn refused_and_forgotten(asked: &TurnAsked, left: Option<Vec<usize>>) -> Vec<Opt
         .collect()
 }
 
-async fn send(
-    gateway: &Gateway,
+/// The headers of its batch. They are judged also where nothing is sent: the same request has the same answer.
+fn headers_of(
     headers: &HeaderMap,
     principal: &Principal,
-    (tenant, name): (&Label, &TurnName),
-    body: String,
-) -> Result<Answer, Refused> {
+    name: &TurnName,
+) -> Result<async_nats::HeaderMap, Refused> {
     if headers.contains_key(&SESSION) {
         let what = Message::fixed(
             "a turn has a session of its own: leave Toolfleet-Session out",
@@ -165,6 +165,22 @@ async fn send(
     headers.remove(&IDEMPOTENCY_KEY);
     let mut headers = forward::headers(&headers, principal.name())?;
     headers.insert(SESSION.as_str(), name.session().as_str());
+    let lines = headers.iter().flat_map(|(name, values)| {
+        let lines = values.iter();
+        lines.map(|value| (AsRef::<str>::as_ref(name), value.as_str()))
+    });
+    let read = RequestHeaders::read(&lines.collect::<Vec<_>>());
+    read.map_err(|bad| Refused::new(bad.code, bad.message()))?;
+    Ok(headers)
+}
+
+async fn send(
+    gateway: &Gateway,
+    headers: async_nats::HeaderMap,
+    principal: &Principal,
+    tenant: &Label,
+    body: String,
+) -> Result<Answer, Refused> {
     let checked = checked(body.as_bytes(), principal, Names::OfTurn)?;
     let args = checked.referring.iter().map(|args| args.as_bytes());
     may_stand(&gateway.dispatchers, principal, tenant, args).await?;

@@ -68,6 +68,15 @@ async fn a_call_without_its_form_refuses_the_turn_and_leaves_its_key_free() {
     let taken = turn(web, "k", &json!({"calls": [look("a")]})).await;
     assert_eq!(taken.status, 202, "{}", taken.text());
     whole(web, taken.json()["turn_id"].as_str().unwrap(), "", None).await;
+    // Its headers are judged also where no call is left to be sent.
+    let refused = json!({"calls": [{"tool": "none", "args": {}}]});
+    assert_eq!(turn(web, "n", &refused).await.status, 202);
+    for header in ["Toolfleet-Run", "Toolfleet-Session"] {
+        let again = web.post("/v1/turns", refused.to_string());
+        let again = again.header("Idempotency-Key", "n").header(header, "{}");
+        let again = again.send().await;
+        assert_eq!((again.status, &*again.code()), (400, "header_invalid"));
+    }
     invariants::hold(&fleet, &witness).await;
     gateway.drain().await;
 }
