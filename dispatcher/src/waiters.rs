@@ -169,12 +169,17 @@ impl Waiters {
         let Some(awaited) = waiters.calls.get(&call) else {
             return Some(word);
         };
-        match awaited.secret.and_then(|secret| word.proven_by(secret)) {
-            Some(envelope) => drop(awaited.decided.send_replace(Known::Decided(envelope))),
-            None => {
+        // A caller who asks for a call waits before its secret was read, so that no decision is missed: such a word proves nothing yet,
+        // and nobody has lied.
+        match awaited.secret.map(|secret| word.proven_by(secret)) {
+            Some(Some(envelope)) => {
+                awaited.decided.send_replace(Known::Decided(envelope));
+            }
+            Some(None) => {
                 metrics().unproven_answer();
                 self.ring(&mut waiters, call);
             }
+            None => self.ring(&mut waiters, call),
         }
         None
     }

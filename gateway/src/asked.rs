@@ -58,9 +58,9 @@ impl Asked {
         Ok(principal)
     }
 
-    /// Whether it does not say who asks.
-    pub(crate) const fn is_strangers(&self) -> bool {
-        self.principal.is_none()
+    /// Who asks; `None`: it does not say.
+    pub(crate) const fn who(&self) -> Option<&Principal> {
+        self.principal.as_ref()
     }
 
     /// On which connection it asks.

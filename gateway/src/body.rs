@@ -1,10 +1,8 @@
 //! Reads the body of a request: so many bytes, in so much time, and only where there is room for it among all others.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -24,7 +22,7 @@ use fleet::{
 use futures_util::StreamExt;
 use tokio::time::timeout;
 
-use crate::{asked::Asked, refusal::Refused};
+use crate::{asked::Asked, auth::principal::Principal, refusal::Refused};
 
 /// Arguments of a call, as over NATS.
 pub(crate) const CALL_MAX: usize = Limits::DEFAULT.bytes;
@@ -51,16 +49,29 @@ pub(crate) struct BodyRoom(Arc<Room>);
 
 #[derive(Debug)]
 struct Room {
-    all: Part,
-    /// The part of those who did not say who asks.
-    strangers: Part,
+    bytes: usize,
+    taken: Mutex<Taken>,
 }
 
-/// So many bytes, of which some are taken.
-#[derive(Debug)]
-struct Part {
-    most: usize,
-    taken: AtomicUsize,
+/// The room that is taken, in bytes.
+#[derive(Debug, Default)]
+struct Taken {
+    by_all: usize,
+    /// Of those who did not say who asks.
+    by_strangers: usize,
+    /// Of each token, by its id.
+    by_token: HashMap<String, usize>,
+}
+
+/// Whose body it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum BodyOf {
+    /// Nobody is asked who they are.
+    Anyone,
+    /// Who did not say who asks.
+    Stranger,
+    /// Who has the token with this id.
+    Token(String),
 }
 
 /// The room of one body. Dropping it frees it.
@@ -68,7 +79,7 @@ struct Part {
 struct HeldRoom {
     room: BodyRoom,
     bytes: usize,
-    is_strangers: bool,
+    whose: BodyOf,
 }
 
 /// A body with its room.
@@ -84,66 +95,74 @@ impl AsRef<[u8]> for Kept {
 }
 
 impl BodyRoom {
-    /// So many MiB; an eighth for strangers, and at least the room for one of their bodies.
+    /// So many MiB. Half of it for each token, an eighth for strangers together, and at least the room for one of their bodies.
     pub(crate) fn new(mib: usize) -> Self {
-        let all = mib * 1024 * 1024;
-        let part = |most| Part {
-            most,
-            taken: AtomicUsize::new(0),
-        };
         Self(Arc::new(Room {
-            all: part(all),
-            strangers: part((all / 8).max(OUTPUT_MAX)),
+            bytes: mib * 1024 * 1024,
+            taken: Mutex::default(),
         }))
     }
 
-    fn hold(&self, is_strangers: bool) -> HeldRoom {
+    fn hold(&self, whose: BodyOf) -> HeldRoom {
         HeldRoom {
             room: self.clone(),
             bytes: 0,
-            is_strangers,
+            whose,
         }
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Part {
-    fn take(&self, bytes: usize) -> bool {
-        let more = |taken: usize| Some(taken + bytes).filter(|taken| *taken <= self.most);
-        self.taken
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .is_ok()
-    }
-
-    fn free(&self, bytes: usize) {
-        self.taken.fetch_sub(bytes, Ordering::Relaxed);
+impl Taken {
+    /// What counts for this one, beside what counts for all.
+    fn own(&mut self, whose: &BodyOf) -> Option<&mut usize> {
+        match whose {
+            BodyOf::Anyone => None,
+            BodyOf::Stranger => Some(&mut self.by_strangers),
+            BodyOf::Token(id) => Some(self.by_token.entry(id.clone()).or_default()),
+        }
     }
 }
 
 impl HeldRoom {
     /// Takes so much more room. Whether there is as much.
     fn grow(&mut self, bytes: usize) -> bool {
-        let Room { all, strangers } = &*self.room.0;
-        if self.is_strangers && !strangers.take(bytes) {
-            return false;
-        }
-        if !all.take(bytes) {
-            if self.is_strangers {
-                strangers.free(bytes);
+        let all = self.room.0.bytes;
+        let most = match self.whose {
+            BodyOf::Anyone => all,
+            BodyOf::Stranger => (all / 8).max(OUTPUT_MAX),
+            BodyOf::Token(_) => (all / 2).max(OUTPUT_MAX),
+        };
+        let mut taken = self.room.taken();
+        let fits = |taken: usize, most: usize| taken + bytes <= most;
+        let own = taken.own(&self.whose).map_or(0, |own| *own);
+        let has_room = fits(taken.by_all, all) && fits(own, most);
+        if has_room {
+            taken.by_all += bytes;
+            if let Some(own) = taken.own(&self.whose) {
+                *own += bytes;
             }
-            return false;
+            self.bytes += bytes;
         }
-        self.bytes += bytes;
-        true
+        taken.by_token.retain(|_token, bytes| *bytes > 0);
+        has_room
     }
 }
 
 impl Drop for HeldRoom {
     fn drop(&mut self) {
-        let Room { all, strangers } = &*self.room.0;
-        all.free(self.bytes);
-        if self.is_strangers {
-            strangers.free(self.bytes);
+        if self.bytes == 0 {
+            return;
         }
+        let mut taken = self.room.taken();
+        taken.by_all -= self.bytes;
+        if let Some(own) = taken.own(&self.whose) {
+            *own -= self.bytes;
+        }
+        taken.by_token.retain(|_token, bytes| *bytes > 0);
     }
 }
 
@@ -168,8 +187,12 @@ pub(crate) async fn read(
     if announced.is_some_and(|bytes| bytes > bytes_max) {
         return Err(too_large(bytes_max));
     }
-    let is_strangers = asked.is_strangers();
-    let most = if is_strangers {
+    let whose = match asked.who() {
+        None => BodyOf::Stranger,
+        Some(Principal::Anyone) => BodyOf::Anyone,
+        Some(Principal::Token(token)) => BodyOf::Token(token.token_id.clone()),
+    };
+    let most = if whose == BodyOf::Stranger {
         STRANGERS_TIME_MAX
     } else {
         TIME_MAX
@@ -178,7 +201,7 @@ pub(crate) async fn read(
         bytes_max,
         announced,
     };
-    let reading = gather(body, size, room.hold(is_strangers));
+    let reading = gather(body, size, room.hold(whose));
     timeout(most, reading).await.unwrap_or_else(|_elapsed| {
         let seconds = most.as_secs();
         let what = said!(
@@ -293,13 +316,13 @@ mod tests {
     #[tokio::test]
     async fn large_bodies_share_a_room_until_they_are_dropped_and_small_ones_need_none() {
         let room = BodyRoom::new(16);
-        let first = gathered(8 * MIB, room.hold(false)).await.unwrap();
-        let _second = gathered(8 * MIB, room.hold(false)).await.unwrap();
-        assert!(gathered(MIB, room.hold(false)).await.is_err());
-        assert!(gathered(FREE, room.hold(true)).await.is_ok());
+        let first = gathered(8 * MIB, room.hold(BodyOf::Anyone)).await.unwrap();
+        let _second = gathered(8 * MIB, room.hold(BodyOf::Anyone)).await.unwrap();
+        assert!(gathered(MIB, room.hold(BodyOf::Anyone)).await.is_err());
+        assert!(gathered(FREE, room.hold(BodyOf::Stranger)).await.is_ok());
         drop(first);
-        let third = gathered(CALL_MAX, room.hold(false)).await.unwrap();
-        let taken = room.0.all.taken.load(Ordering::Relaxed);
+        let third = gathered(CALL_MAX, room.hold(BodyOf::Anyone)).await.unwrap();
+        let taken = room.taken().by_all;
         assert_eq!((third.len(), taken), (CALL_MAX, 8 * MIB - FREE));
     }
 
@@ -307,13 +330,30 @@ mod tests {
     async fn strangers_have_a_part_of_the_room() {
         let room = BodyRoom::new(64);
         let mut strangers = Vec::new();
-        while let Ok(body) = gathered(MIB, room.hold(true)).await {
+        while let Ok(body) = gathered(MIB, room.hold(BodyOf::Stranger)).await {
             strangers.push(body);
         }
         assert_eq!(strangers.len(), 8);
-        assert!(gathered(8 * MIB, room.hold(false)).await.is_ok());
+        assert!(gathered(8 * MIB, room.hold(BodyOf::Anyone)).await.is_ok());
         strangers.clear();
-        assert_eq!(room.0.all.taken.load(Ordering::Relaxed), 0);
-        assert_eq!(room.0.strangers.taken.load(Ordering::Relaxed), 0);
+        assert_eq!(room.taken().by_all, 0);
+        assert_eq!(room.taken().by_strangers, 0);
+    }
+
+    #[tokio::test]
+    async fn a_token_has_half_of_the_room() {
+        let room = BodyRoom::new(64);
+        let of = |id: &str| BodyOf::Token(id.to_owned());
+        let mut bodies = Vec::new();
+        while let Ok(body) = gathered(MIB, room.hold(of("a"))).await {
+            bodies.push(body);
+        }
+        assert_eq!(bodies.len(), 32);
+        let other = gathered(8 * MIB, room.hold(of("b"))).await.unwrap();
+        bodies.clear();
+        assert!(gathered(MIB, room.hold(of("a"))).await.is_ok());
+        drop(other);
+        assert!(room.taken().by_token.is_empty());
+        assert_eq!(room.taken().by_all, 0);
     }
 }

@@ -128,8 +128,8 @@ const WAITERS: Source = Source {
             "                Ok(_) if planted(\"the poll tells nobody\") => {}\n                Ok(Some(envelope)) => {\n",
         ),
         (
-            "awaited.secret.and_then(|secret| word.proven_by(secret))",
-            "if planted(\"a word is believed without a proof\") { EncodedEnvelope::read(word.into_message()) } else { awaited.secret.and_then(|secret| word.proven_by(secret)) }",
+            "awaited.secret.map(|secret| word.proven_by(secret))",
+            "if planted(\"a word is believed without a proof\") { Some(EncodedEnvelope::read(word.into_message())) } else { awaited.secret.map(|secret| word.proven_by(secret)) }",
         ),
         (
             "        let mut waiters = self.waiters.lock();\n        // Under the lock",

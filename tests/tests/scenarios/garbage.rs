@@ -253,6 +253,39 @@ async fn calls_without_a_proof_are_answered_from_their_rows() {
 }
 
 #[tokio::test]
+async fn a_word_about_a_call_whose_secret_is_not_known_is_no_lie() {
+    let witness = Witness::start().await;
+    let fleet = Fleet::start(Spec::with([witness.tool("look", "read")])).await;
+    witness.always("a", fleet_tests::witness::Reply::DoneWhenReleased);
+    let accepted = fleet
+        .submit("look", &json!({"what": "a"}))
+        .asynchronous()
+        .await;
+    let (call, dispatcher) = running(&fleet, &witness, "a").await;
+    let forget = "UPDATE toolfleet.open_calls SET done_secret = NULL";
+    sqlx::query(forget)
+        .execute(&fleet.database.pool)
+        .await
+        .unwrap();
+    let wish = json!({"call_id": accepted["call_id"], "wait_ms": 60_000});
+    let before = counter(UNPROVEN);
+    let (answer, ()) = tokio::join!(fleet.get(&wish), async {
+        until_so("the caller to wait", async || {
+            counter("toolfleet_waiters") >= 1.0
+        })
+        .await;
+        let word = DoneSecret::generate().prove(done(&call, &json!({"done": "x"})).as_bytes());
+        let subject = format!("toolfleet.done.{dispatcher}.{call}");
+        fleet.client.publish(subject, word).await.unwrap();
+        fleet.client.flush().await.unwrap();
+        witness.release("a");
+    });
+    assert_eq!(answer["result"], json!({"done": "a"}), "{}", *answer);
+    assert!((counter(UNPROVEN) - before).abs() < 0.5);
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
 async fn no_view_and_no_history_has_a_secret() {
     let witness = Witness::start().await;
     let fleet = Fleet::start(Spec::with([witness.tool("look", "read")])).await;

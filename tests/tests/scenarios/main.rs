@@ -98,6 +98,7 @@ mod hostile;
 
 mod clocks;
 mod expiry;
+mod late_commit;
 mod leases;
 
 mod pages;
