@@ -32,8 +32,8 @@ const UNKNOWN_VERSION: Message = Message::fixed(
 
 fn reused() -> Refusal {
     let what = Message::fixed(
-        "this idempotency key already names a call with another tool or other arguments",
-        "这个幂等键已经用于另一个工具或另一组参数的调用",
+        "this idempotency key already names a call with another tool, other arguments or other files",
+        "这个幂等键已经用于另一个工具、另一组参数或另一组文件的调用",
     );
     Refusal::new(Code::IdempotencyKeyReused, what)
 }

@@ -162,8 +162,8 @@ fn envelope(code: Code, language: Language) -> Envelope {
         Code::DeadlineInvalid => bad_header("Toolfleet-Deadline-Ms", "0", language),
         Code::HeaderInvalid => bad_header("Prefer", "soon", language),
         Code::IdempotencyKeyReused => refused(elsewhere(
-            "this idempotency key already names a call with another tool or other arguments",
-            "这个幂等键已经用于另一个工具或另一组参数的调用",
+            "this idempotency key already names a call with another tool, other arguments or other files",
+            "这个幂等键已经用于另一个工具、另一组参数或另一组文件的调用",
             &[],
         )),
         Code::ToolPaused => refused(elsewhere(

@@ -50,12 +50,12 @@ pub(crate) struct BodyRoom(Arc<Room>);
 #[derive(Debug)]
 struct Room {
     bytes: usize,
-    taken: Mutex<Taken>,
+    taken: Mutex<TakenRoom>,
 }
 
 /// The room that is taken, in bytes.
 #[derive(Debug, Default)]
-struct Taken {
+struct TakenRoom {
     by_all: usize,
     /// Of those who did not say who asks.
     by_strangers: usize,
@@ -111,12 +111,12 @@ impl BodyRoom {
         }
     }
 
-    fn taken(&self) -> MutexGuard<'_, Taken> {
+    fn taken(&self) -> MutexGuard<'_, TakenRoom> {
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Taken {
+impl TakenRoom {
     /// What counts for this one, beside what counts for all.
     fn own(&mut self, whose: &BodyOf) -> Option<&mut usize> {
         match whose {

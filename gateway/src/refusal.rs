@@ -48,6 +48,8 @@ struct More {
 enum Because {
     /// Nothing was sent to the fleet, or it was not heard.
     Refused(Message),
+    /// The same, of a request about a file.
+    OfFile(Message),
     /// It is for no endpoint.
     Misdirected(Message),
     /// It was sent, and nobody has answered.
@@ -75,6 +77,14 @@ impl Refused {
             headers: Vec::new(),
             tool: String::new(),
             more: None,
+        }
+    }
+
+    /// Nothing was done with a file. What to do is in `what`.
+    pub(crate) fn of_file(code: Code, what: Message) -> Self {
+        Self {
+            why: Because::OfFile(what.clone()),
+            ..Self::new(code, what)
         }
     }
 
@@ -158,6 +168,10 @@ impl Refused {
         let (error, effect) = match &self.why {
             Because::Refused(what) => (
                 ErrorBody::refused(self.code, what, language),
+                EffectKnown::None,
+            ),
+            Because::OfFile(what) => (
+                ErrorBody::of_file(self.code, what, language),
                 EffectKnown::None,
             ),
             Because::Misdirected(what) => {

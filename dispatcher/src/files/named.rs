@@ -30,14 +30,14 @@ pub(crate) async fn check(
             "the tool {tool} takes no files; call it without Toolfleet-Files",
             "工具 {tool} 不接受文件；调用时请去掉 Toolfleet-Files"
         );
-        return Err(Refusal::new(Code::InvalidArguments, what));
+        return Err(Refusal::of_file(Code::InvalidArguments, what));
     };
     if let Some(what) = spec.too_many(named.len()) {
-        return Err(Refusal::new(Code::InvalidArguments, what));
+        return Err(Refusal::of_file(Code::InvalidArguments, what));
     }
     let found = find(pool, tenant, named).await?;
     match found.iter().find_map(|file| spec.misfit(file)) {
-        Some(what) => Err(Refusal::new(Code::InvalidArguments, what)),
+        Some(what) => Err(Refusal::of_file(Code::InvalidArguments, what)),
         None => Ok(()),
     }
 }

@@ -20,8 +20,8 @@ use crate::{
 /// A block whose text, or whose base64, has more bytes is large.
 pub const INLINE_MAX: usize = 256 * 1024;
 
-/// Where a block's link leads: this, and the id of its file.
-const SCHEME: &str = "toolfleet://file/";
+/// Where the link of a block leads: this, and the id of its file.
+pub const SCHEME: &str = "toolfleet://file/";
 /// What a link keeps of a resource: its own address.
 const OWN_URI: &str = "io.toolfleet/uri";
 /// What is in base64 is checked elsewhere, and not for bits that nobody reads.
@@ -63,8 +63,8 @@ struct Blocks {
 impl LargeAnswer {
     /// Of an answer of blocks, which [`super::flaw`] has looked at; `None`: it has no large block.
     ///
-    /// `keeps_images`: its images stay in it, however large. Takes long: do not run it on a thread of the runtime.
-    pub fn of(call: CallId, answer: &str, keeps_images: bool) -> Option<Self> {
+    /// Blocks of the kinds of `stays` stay in it, however large. Takes long: do not run it on a thread of the runtime.
+    pub fn of(call: CallId, answer: &str, stays: &[&str]) -> Option<Self> {
         if answer.len() <= INLINE_MAX {
             return None;
         }
@@ -74,7 +74,7 @@ impl LargeAnswer {
         } = serde_json::from_str(answer).ok()?;
         let large = content.iter().enumerate().filter_map(|(at, block)| {
             let is_long = block.get().len() > INLINE_MAX;
-            is_long.then(|| large(call, at, block, keeps_images))?
+            is_long.then(|| large(call, at, block, stays))?
         });
         let large: Vec<LargeBlock> = large.collect();
         (!large.is_empty()).then_some(Self {
@@ -105,10 +105,10 @@ impl LargeAnswer {
     }
 }
 
-fn large(call: CallId, at: usize, block: &RawValue, keeps_images: bool) -> Option<LargeBlock> {
+fn large(call: CallId, at: usize, block: &RawValue, stays: &[&str]) -> Option<LargeBlock> {
     let mut fields: Map<String, Value> = serde_json::from_str(block.get()).ok()?;
     let kind = fields.get("type")?.as_str()?.to_owned();
-    if keeps_images && kind == "image" {
+    if stays.contains(&&*kind) {
         return None;
     }
     let about = [fields.remove("annotations"), fields.remove("_meta")];
@@ -206,7 +206,7 @@ mod tests {
     }
 
     fn of(answer: &str) -> LargeAnswer {
-        LargeAnswer::of(call(), answer, false).unwrap()
+        LargeAnswer::of(call(), answer, &[]).unwrap()
     }
 
     #[test]
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(first, ids(&of(&image("a"))));
         assert_ne!(first[0], first[1]);
         assert_ne!(first[0], ids(&of(&image("b")))[0]);
-        let other = LargeAnswer::of(CallId::generate(), &image("a"), false).unwrap();
+        let other = LargeAnswer::of(CallId::generate(), &image("a"), &[]).unwrap();
         assert_ne!(first[0], ids(&other)[0]);
         let text = first[0].to_string();
         assert_eq!(text.parse::<FileId>().unwrap(), first[0], "it is a UUIDv7");
@@ -291,19 +291,19 @@ mod tests {
             r#"{{"content":[{{"type":"image","data":"{}","mimeType":"image/png"}}]}}"#,
             "aGkA".repeat(100_000)
         );
-        for (answer, keeps_images) in [
-            (format!(r#"{{"content":[{many}]}}"#), false),
+        for (answer, stays) in [
+            (format!(r#"{{"content":[{many}]}}"#), ""),
             (
                 format!(r#"{{"content":[{{"type":"text","text":"{fits}"}}]}}"#),
-                false,
+                "",
             ),
             (
                 format!(r#"{{"content":[],"structured":"{}"}}"#, "a".repeat(300_000)),
-                false,
+                "",
             ),
-            (image, true),
+            (image, "image"),
         ] {
-            assert!(LargeAnswer::of(call(), &answer, keeps_images).is_none());
+            assert!(LargeAnswer::of(call(), &answer, &[stays]).is_none());
         }
     }
 }

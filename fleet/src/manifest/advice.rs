@@ -220,6 +220,12 @@ impl Spot<'_> {
             let meant = text.trim_start_matches('/').replace('.', "/");
             return Some(format!("a JSON pointer begins with /; write /{meant}"));
         }
+        if self.path.starts_with("/files/mime/") {
+            return Some(format!(
+                "{} is no media type, or has parameters; write image/*, application/pdf or */*",
+                self.told(found)
+            ));
+        }
         if pattern == "^[!-~]*$" {
             let told = "it has a space or a letter that is not ASCII";
             return Some(format!(

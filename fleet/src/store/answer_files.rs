@@ -47,9 +47,9 @@ pub async fn with_links(
     if !may_link(manifest, answer.get()) {
         return answer;
     }
-    let (answer, kept): (Arc<RawValue>, _) = (answer.into(), keeps_images(manifest));
+    let (answer, stays): (Arc<RawValue>, _) = (answer.into(), stays(manifest));
     let whole = Arc::clone(&answer);
-    let parting = tokio::task::spawn_blocking(move || LargeAnswer::of(call, whole.get(), kept));
+    let parting = tokio::task::spawn_blocking(move || LargeAnswer::of(call, whole.get(), stays));
     let Ok(Some(large)) = parting.await else {
         return (*answer).to_owned();
     };
@@ -83,14 +83,21 @@ pub fn may_link(manifest: &Manifest, answer: &str) -> bool {
 
 /// The answer of this call with links; `None`: it has no large block. Takes long: do not run it on a thread of the runtime.
 pub fn linked(call: CallId, manifest: &Manifest, answer: &str) -> Option<Box<RawValue>> {
-    let large = may_link(manifest, answer)
-        .then(|| LargeAnswer::of(call, answer, keeps_images(manifest)))?;
+    let large =
+        may_link(manifest, answer).then(|| LargeAnswer::of(call, answer, stays(manifest)))?;
     large.map(LargeAnswer::linked)
 }
 
-/// The item of an image has no place for a link.
-fn keeps_images(manifest: &Manifest) -> bool {
-    manifest.presents == Some(ShownAs::ImageGenerationCall)
+/// The kinds of blocks that a turn shows, in items that have no place for a link.
+fn stays(manifest: &Manifest) -> &'static [&'static str] {
+    if manifest.is_final {
+        return &["text"];
+    }
+    match manifest.presents {
+        Some(ShownAs::ImageGenerationCall) => &["image"],
+        Some(ShownAs::CodeInterpreterCall | ShownAs::ShellCall) => &["text"],
+        Some(ShownAs::FileSearchCall | ShownAs::WebSearchCall) | None => &[],
+    }
 }
 
 /// Keeps a block for a day, or as long as the key of its call is known. Guards: the attempt is the call's own, the tenant's quota. Safe to repeat.

@@ -192,14 +192,14 @@ fn length(asked: &Asked, bytes_max: u64) -> Result<u64, Refused> {
     };
     if bytes == 0 {
         let what = Message::fixed("a file has at least one byte", "文件至少有一个字节");
-        return Err(Refused::new(Code::InvalidArguments, what));
+        return Err(Refused::of_file(Code::InvalidArguments, what));
     }
     if bytes > bytes_max {
         let what = said!(
             "a file may have {bytes_max} bytes",
             "文件最多 {bytes_max} 字节"
         );
-        return Err(Refused::new(Code::PayloadTooLarge, what));
+        return Err(Refused::of_file(Code::PayloadTooLarge, what));
     }
     Ok(bytes)
 }
@@ -231,7 +231,7 @@ fn nothing() -> Refused {
         "there is no file at this URL, or not any more",
         "这个 URL 没有文件，或者文件已不存在",
     );
-    Refused::new(Code::NotFound, what)
+    Refused::of_file(Code::NotFound, what)
 }
 
 fn later() -> Refused {

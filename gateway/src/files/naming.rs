@@ -3,7 +3,7 @@
 use std::{borrow::Cow, fmt::Write as _};
 
 use axum::http::{
-    HeaderMap, HeaderValue,
+    HeaderMap, HeaderValue, StatusCode,
     header::{CONTENT_DISPOSITION, CONTENT_TYPE},
 };
 use fleet::wire::{code::Code, message::Message};
@@ -67,14 +67,26 @@ pub(crate) fn name(headers: &HeaderMap) -> Result<String, Refused> {
 ///
 /// # Errors
 ///
-/// `header_invalid`: it is no text, or stands there twice.
+/// `header_invalid`: it is no text, stands there twice, or the body is a form.
 pub(crate) fn mime(headers: &HeaderMap) -> Result<String, Refused> {
     let Some(line) = single(headers.get_all(CONTENT_TYPE).iter())? else {
         return Ok(ANY_KIND.to_owned());
     };
     let text = line.to_str().map_err(|_no_text| wrong())?;
     let kind = text.split(';').next().unwrap_or_default().trim();
-    Ok(kind.to_ascii_lowercase())
+    match kind.to_ascii_lowercase().as_str() {
+        // What curl says where nobody says it.
+        "application/x-www-form-urlencoded" => Ok(ANY_KIND.to_owned()),
+        form if form.starts_with("multipart/") => {
+            let what = Message::fixed(
+                "the body has to be the bytes of the file and no form: with curl, --data-binary @FILE",
+                "请求体必须是文件本身的内容，而不是表单：使用 curl 时请用 --data-binary @FILE",
+            );
+            let refused = Refused::new(Code::HeaderInvalid, what);
+            Err(refused.status(StatusCode::UNSUPPORTED_MEDIA_TYPE))
+        }
+        kind => Ok(kind.to_owned()),
+    }
 }
 
 /// `Content-Disposition` of a file that is sent: to be kept, not to be shown.
@@ -219,6 +231,9 @@ mod tests {
             Some("text/plain")
         );
         assert_eq!(mime(&map(&[])).ok().as_deref(), Some(ANY_KIND));
+        let curls = "application/x-www-form-urlencoded";
+        assert_eq!(of(curls).as_deref(), Some(ANY_KIND));
+        assert_eq!(of("Multipart/form-data; boundary=x"), None);
     }
 
     #[test]

@@ -6,7 +6,11 @@ use fleet::{call::Awaiting, ids::CallId, wire::part::Part};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{done_item::DoneItem, header::TurnHeader, item::OutputText};
+use super::{
+    done_item::DoneItem,
+    header::TurnHeader,
+    item::{OutputText, ShellOutput},
+};
 
 /// With what the names of our own events begin.
 const OURS: &str = "toolfleet.";
@@ -121,21 +125,6 @@ pub(super) struct ShellDelta<'a> {
     pub(super) stdout: &'a str,
 }
 
-/// What a shell has put out.
-#[derive(Debug, Serialize)]
-pub(super) struct ShellOutput<'a> {
-    pub(super) outcome: ShellExit,
-    pub(super) stderr: &'a str,
-    pub(super) stdout: &'a str,
-}
-
-/// How a shell's command ended.
-#[derive(Debug, Serialize)]
-#[serde(tag = "type", rename = "exit")]
-pub(super) struct ShellExit {
-    pub(super) exit_code: i64,
-}
-
 /// How far a response is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -150,6 +139,7 @@ pub(super) enum ResponseStatus {
 #[derive(Debug, Serialize)]
 pub(super) struct ResponseBody<'a> {
     id: &'a str,
+    access_programs: Option<()>,
     object: &'static str,
     /// Seconds since 1970.
     created_at: i64,
@@ -187,6 +177,7 @@ impl<'a> ResponseBody<'a> {
     ) -> Self {
         Self {
             id: &header.response_id,
+            access_programs: None,
             object: "response",
             created_at: header.created_at.unix_timestamp(),
             status,

@@ -74,6 +74,13 @@ pub(super) enum ShownItem<'a> {
         environment: ShellPlace,
         status: ItemStatus,
     },
+    ShellCallOutput {
+        id: &'a str,
+        call_id: &'a str,
+        max_output_length: Option<()>,
+        output: Vec<ShellOutput<'a>>,
+        status: ItemStatus,
+    },
     FunctionCall {
         id: &'a str,
         arguments: &'a str,
@@ -122,6 +129,7 @@ pub(super) struct McpMeta {
 pub(super) struct ImageFailure<'a> {
     code: &'static str,
     message: &'a str,
+    param: Option<()>,
     r#type: &'static str,
 }
 
@@ -136,8 +144,10 @@ pub(super) enum CodeOutput<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum ShownWebAction<'a> {
     Search {
+        #[serde(skip_serializing_if = "Option::is_none")]
         query: Option<&'a str>,
         queries: Vec<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         sources: Option<Vec<WebSource<'a>>>,
     },
     OpenPage {
@@ -158,6 +168,23 @@ pub(super) struct WebSource<'a> {
 #[derive(Debug, Serialize)]
 pub(super) struct ShellAction {
     commands: Vec<String>,
+    max_output_length: Option<()>,
+    timeout_ms: Option<()>,
+}
+
+/// What a shell has put out.
+#[derive(Debug, Serialize)]
+pub(super) struct ShellOutput<'a> {
+    outcome: ShellExit,
+    stderr: &'a str,
+    stdout: Cow<'a, str>,
+}
+
+/// How a shell's command ended.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename = "exit")]
+struct ShellExit {
+    exit_code: i64,
 }
 
 /// Where a shell runs: the client's own, which it has to run, or ours.
@@ -198,6 +225,7 @@ impl<'a> ImageFailure<'a> {
         Self {
             code: code.as_str(),
             message,
+            param: None,
             r#type: "tool_error",
         }
     }
@@ -211,6 +239,7 @@ impl<'a> ImageFailure<'a> {
                 }
                 Language::Zh => "这一项在结束之前被关闭；这次调用可能会以另一项继续。",
             },
+            param: None,
             r#type: "incomplete",
         }
     }
@@ -251,6 +280,22 @@ impl ShellAction {
     pub(super) fn of(call: &TurnCall) -> Self {
         Self {
             commands: ShownArguments::read(&call.arguments).commands(),
+            max_output_length: None,
+            timeout_ms: None,
+        }
+    }
+}
+
+impl<'a> ShellOutput<'a> {
+    /// Of the result of a call; of none, nothing was put out.
+    pub(super) fn of(result: Option<&'a ShownResult<'a>>) -> Self {
+        let ran = result.map(ShownResult::ran).unwrap_or_default();
+        Self {
+            outcome: ShellExit {
+                exit_code: ran.exit_code,
+            },
+            stderr: ran.stderr,
+            stdout: ran.stdout,
         }
     }
 }

@@ -9,10 +9,10 @@ use time::OffsetDateTime;
 
 use super::{
     arguments::ShownArguments,
-    events::{ShellDelta, ShellExit, ShellOutput, StreamEvent},
+    events::{ShellDelta, StreamEvent},
     header::TurnCall,
     heard::HeardPart,
-    item::OutputText,
+    item::{OutputText, ShellOutput},
     result::ShownResult,
     shape::ItemKind,
     showing::{Closing, Showing},
@@ -30,8 +30,7 @@ pub(super) struct OpenItem {
     /// When it was opened, or last said something, in the stream's time.
     pub(super) said_at: OffsetDateTime,
     id: String,
-    /// The request for approval that was shown for its call.
-    approval: Option<String>,
+    behind: Behind,
     /// What a message has said.
     text: String,
     /// How many images were shown.
@@ -40,13 +39,22 @@ pub(super) struct OpenItem {
     is_at_work: bool,
 }
 
+/// The items of its call that were told before.
+#[derive(Debug)]
+pub(super) struct Behind {
+    /// The request for approval.
+    pub(super) approval: Option<String>,
+    /// The commands of a shell.
+    pub(super) commands: Option<String>,
+}
+
 impl OpenItem {
     /// Opens an item of a call.
     pub(super) fn begin(
         (index, call): (usize, &TurnCall),
         kind: ItemKind,
         id: String,
-        approval: Option<String>,
+        behind: Behind,
         now: OffsetDateTime,
         voice: &mut Voice,
     ) -> Self {
@@ -56,7 +64,7 @@ impl OpenItem {
             attempt: 0,
             said_at: now,
             id,
-            approval,
+            behind,
             text: String::new(),
             images: 0,
             is_at_work: false,
@@ -121,7 +129,7 @@ impl OpenItem {
                     });
                 }
             }
-            ItemKind::Shell => say_commands(call, voice),
+            ItemKind::Shell => {}
         }
     }
 
@@ -303,19 +311,11 @@ impl OpenItem {
             }),
             ItemKind::Shell => {
                 let result = json.map(ShownResult::read);
-                let ran = result.as_ref().map(ShownResult::ran);
-                let ran = ran.as_ref();
-                let exit_code = ran.map_or(0, |ran| ran.exit_code);
-                let output = ShellOutput {
-                    outcome: ShellExit { exit_code },
-                    stderr: ran.map_or("", |ran| ran.stderr),
-                    stdout: ran.map_or("", |ran| &ran.stdout),
-                };
                 voice.say(&StreamEvent::ShellOutputDone {
                     output_index,
                     item_id,
                     command_index: 0,
-                    output: [output],
+                    output: [ShellOutput::of(result.as_ref())],
                 });
             }
         }
@@ -326,26 +326,9 @@ impl OpenItem {
             kind: self.kind,
             id: &self.id,
             call,
-            approval: self.approval.as_deref(),
+            approval: self.behind.approval.as_deref(),
+            commands: self.behind.commands.as_deref(),
         }
-    }
-}
-
-/// Says which commands a shell is given.
-pub(super) fn say_commands(call: &TurnCall, voice: &mut Voice) {
-    let output_index = voice.output_index();
-    let commands = ShownArguments::read(&call.arguments).commands();
-    for (command_index, command) in commands.iter().enumerate() {
-        voice.say(&StreamEvent::ShellCommandAdded {
-            output_index,
-            command_index,
-            command,
-        });
-        voice.say(&StreamEvent::ShellCommandDone {
-            output_index,
-            command_index,
-            command,
-        });
     }
 }
 

@@ -18,14 +18,18 @@ pub(super) struct ShownResult<'a> {
 /// One thing that a search of files has found.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct FoundText<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
     file_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     filename: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     score: Option<&'a Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
 }
 
 /// What code has put out.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RanCommand<'a> {
     pub(super) stdout: Cow<'a, str>,
     pub(super) stderr: &'a str,
@@ -207,10 +211,7 @@ mod tests {
     fn what_was_found_is_shown_with_the_fields_that_are_known() {
         let found = r#"{"results":[{"file_id":"f","score":0.50,"text":"t","more":1},2]}"#;
         let shown = serde_json::to_string(&read(found).found()).unwrap();
-        assert_eq!(
-            shown,
-            r#"[{"file_id":"f","filename":null,"score":0.50,"text":"t"}]"#
-        );
+        assert_eq!(shown, r#"[{"file_id":"f","score":0.50,"text":"t"}]"#);
         assert_eq!(read(r#"{"a":1}"#).found(), None);
         assert_eq!(read(r#"[{"url":"u"},"v",3]"#).sources(), ["u", "v"]);
         assert_eq!(read(r#"{"results":[{"url":"u"}]}"#).sources(), ["u"]);

@@ -13,6 +13,7 @@ pub(super) enum ItemKind {
     FileSearch,
     WebSearch,
     Code,
+    /// What a shell puts out, behind the item that has told its commands.
     Shell,
 }
 
@@ -93,7 +94,7 @@ impl ItemKind {
             Self::FileSearch => "fs",
             Self::WebSearch => "ws",
             Self::Code => "ci",
-            Self::Shell => "sh",
+            Self::Shell => "sho",
         }
     }
 }

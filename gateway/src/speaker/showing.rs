@@ -9,8 +9,8 @@ use super::{
     ending::{CallEnd, CallFailure},
     header::TurnCall,
     item::{
-        CodeOutput, ImageFailure, McpFailure, OutputText, SERVER, ShellAction, ShellPlace,
-        ShownItem, ShownWebAction, to_raw,
+        CodeOutput, ImageFailure, McpFailure, OutputText, SERVER, ShellAction, ShellOutput,
+        ShellPlace, ShownItem, ShownWebAction, to_raw,
     },
     result::ShownResult,
     shape::{ClientKind, ItemKind, ItemStatus},
@@ -35,6 +35,8 @@ pub(super) struct Showing<'a> {
     pub(super) call: &'a TurnCall,
     /// The request for approval that was shown for it.
     pub(super) approval: Option<&'a str>,
+    /// The item that has told the commands of a shell.
+    pub(super) commands: Option<&'a str>,
 }
 
 impl<'a> Closing<'a> {
@@ -64,6 +66,7 @@ impl Showing<'_> {
             id,
             call,
             approval,
+            commands,
         } = self;
         let status = status(kind, closing);
         let answer = match closing {
@@ -130,18 +133,32 @@ impl Showing<'_> {
                     status,
                 })
             }
-            ItemKind::Shell => to_raw(&ShownItem::ShellCall {
-                id,
-                action: ShellAction::of(call),
-                // Several items of one call are several, for who knows them by this id.
-                call_id: id,
-                environment: ShellPlace::ContainerReference {
-                    container_id: SERVER,
-                },
-                status,
-            }),
+            ItemKind::Shell => {
+                let is_answered = matches!(closing, Some(Closing::Answer(_)));
+                to_raw(&ShownItem::ShellCallOutput {
+                    id,
+                    call_id: commands.unwrap_or(id),
+                    max_output_length: None,
+                    output: Vec::from_iter(is_answered.then(|| ShellOutput::of(answer))),
+                    status,
+                })
+            }
         }
     }
+}
+
+/// The commands of a shell of the fleet's own.
+pub(super) fn shell_call(id: &str, call: &TurnCall, status: ItemStatus) -> Box<RawValue> {
+    to_raw(&ShownItem::ShellCall {
+        id,
+        action: ShellAction::of(call),
+        // Several items of one call are several, for who knows them by this id.
+        call_id: id,
+        environment: ShellPlace::ContainerReference {
+            container_id: SERVER,
+        },
+        status,
+    })
 }
 
 /// A question to the client, whether a call may run.

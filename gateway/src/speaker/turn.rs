@@ -10,11 +10,11 @@ use super::{
     events::{ResponseBody, ResponseStatus, StreamEvent},
     header::{OnFinal, TurnCall, TurnHeader, TurnSlot},
     heard::{HeardCall, Standing},
-    open::OpenItem,
+    open::{Behind, OpenItem},
     shape::{ClientKind, ItemKind},
     showing::Closing,
     voice::Voice,
-    whole::{say_approval_request, say_client_call},
+    whole::{say_approval_request, say_client_call, say_shell_call},
 };
 
 /// For how long the item that is open may be silent while another has something to say.
@@ -259,10 +259,18 @@ impl ToldTurn {
         now: OffsetDateTime,
         voice: &mut Voice,
     ) -> OpenItem {
+        let commands = (kind == ItemKind::Shell).then(|| {
+            let id = self.item_id(index, ClientKind::Shell.prefix());
+            say_shell_call(&id, &self.header.calls[index], voice);
+            id
+        });
         let id = self.item_id(index, kind.prefix());
-        let approval = self.told[index].approval.clone();
+        let behind = Behind {
+            approval: self.told[index].approval.clone(),
+            commands,
+        };
         let call = (index, &self.header.calls[index]);
-        OpenItem::begin(call, kind, id, approval, now, voice)
+        OpenItem::begin(call, kind, id, behind, now, voice)
     }
 
     fn close(&self, open: OpenItem, closing: Closing<'_>, is_whole: bool, voice: &mut Voice) {

@@ -1,4 +1,4 @@
-//! Items that are told at once: what the client has to do.
+//! Items that are told at once: what the client has to do, and what a shell is given.
 
 use fleet::ids::CallId;
 
@@ -6,9 +6,8 @@ use super::{
     arguments::ShownArguments,
     events::StreamEvent,
     header::TurnCall,
-    open::say_commands,
-    shape::ClientKind,
-    showing::{approval_request, client_call, custom_input},
+    shape::{ClientKind, ItemStatus},
+    showing::{approval_request, client_call, custom_input, shell_call},
     voice::Voice,
 };
 
@@ -17,6 +16,31 @@ pub(super) fn say_approval_request(id: &str, call: &TurnCall, voice: &mut Voice)
     let item = approval_request(id, call);
     voice.add(&item);
     voice.done(item);
+}
+
+/// Tells which commands a shell of the fleet's own is given. What it puts out is another item.
+pub(super) fn say_shell_call(id: &str, call: &TurnCall, voice: &mut Voice) {
+    voice.add(&shell_call(id, call, ItemStatus::InProgress));
+    say_commands(call, voice);
+    voice.done(shell_call(id, call, ItemStatus::Completed));
+}
+
+/// Says which commands a shell is given.
+fn say_commands(call: &TurnCall, voice: &mut Voice) {
+    let output_index = voice.output_index();
+    let commands = ShownArguments::read(&call.arguments).commands();
+    for (command_index, command) in commands.iter().enumerate() {
+        voice.say(&StreamEvent::ShellCommandAdded {
+            output_index,
+            command_index,
+            command,
+        });
+        voice.say(&StreamEvent::ShellCommandDone {
+            output_index,
+            command_index,
+            command,
+        });
+    }
 }
 
 /// Tells the client to run a call.

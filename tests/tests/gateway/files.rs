@@ -297,8 +297,8 @@ async fn a_call_that_names_files_over_http_is_that_of_these_files() {
     );
     let (named, urls) = witness.look(|seen| {
         let request = &seen.requests[0];
-        let urls = request.headers.get_all("toolfleet-file-url").iter();
-        let urls: Vec<String> = urls.map(|url| url.to_str().unwrap().to_owned()).collect();
+        let urls = request.header("toolfleet-file-urls").split(", ");
+        let urls: Vec<String> = urls.map(ToOwned::to_owned).collect();
         (request.header("toolfleet-files").to_owned(), urls)
     });
     assert_eq!(named, both);

@@ -21,8 +21,8 @@ use super::{
 use crate::dev::DATA_FOLDER;
 
 /// Commands that ask a fleet something; the others run one.
-const CLIENTS: [&str; 8] = [
-    "bench", "call", "calls", "control", "doctor", "tokens", "tools", "workers",
+const CLIENTS: [&str; 9] = [
+    "bench", "call", "calls", "control", "doctor", "files", "tokens", "tools", "workers",
 ];
 /// Commands that need a database for many calls alone, and say so themselves.
 const FOR_MANY: [(&str, &str); 2] = [("calls", "cancel"), ("calls", "settle")];
@@ -217,6 +217,7 @@ mod tests {
             ("toolfleet control pause --tool look --note x", Some(true)),
             ("toolfleet doctor", Some(true)),
             ("toolfleet tokens list", Some(true)),
+            ("toolfleet files list", Some(false)),
             ("toolfleet control list", Some(true)),
             ("toolfleet control resume 7 --note x", Some(true)),
             ("toolfleet call look", Some(false)),
@@ -228,6 +229,19 @@ mod tests {
             ("toolfleet dev", None),
         ] {
             assert_eq!(looks(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn every_command_runs_a_fleet_or_asks_one() {
+        let runs = ["dev", "dispatcher", "worker", "gateway", "migrate"];
+        // Of a fleet's own processes, and of none.
+        let others = ["nats-config", "bench-worker", "guard"];
+        for command in Program::command().get_subcommands() {
+            let name = command.get_name();
+            let lists = [&CLIENTS[..], &runs, &others];
+            let found = lists.iter().filter(|list| list.contains(&name));
+            assert_eq!(found.count(), 1, "{name}");
         }
     }
 }

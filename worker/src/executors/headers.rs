@@ -15,11 +15,11 @@ pub(crate) const KEY: &str = "Idempotency-Key";
 
 /// The header with the ids of the files of the call.
 pub(crate) const FILES: &str = "Toolfleet-Files";
-/// The header of a file and the URL at which it is; there is a line for each.
-pub(crate) const FILE_URL: &str = "Toolfleet-File-Url";
+/// The header of each file and the URL at which it is. One line, as of a list: many clients of NATS keep one line of a name.
+pub(crate) const FILE_URLS: &str = "Toolfleet-File-Urls";
 
 /// Names and values in a stable order: the key first, then the facts, the token of an answer that may come later, the files, and the trace.
-/// Values are one line of ASCII. Only [`FILE_URL`] may stand there more than once.
+/// Values are one line of ASCII, and each name stands there once.
 ///
 /// # Errors
 ///
@@ -49,11 +49,11 @@ pub(crate) fn headers(context: &AttemptContext) -> Result<Vec<(String, String)>,
         let ids: Vec<String> = ids.collect();
         headers.push((FILES.to_owned(), ids.join(",")));
     }
-    for FileUrl { file, url, .. } in context.handed.urls() {
-        headers.push((
-            FILE_URL.to_owned(),
-            format!("{file} {}", url.expose_secret()),
-        ));
+    let urls = context.handed.urls().iter();
+    let urls = urls.map(|FileUrl { file, url, .. }| format!("{file} {}", url.expose_secret()));
+    let urls: Vec<String> = urls.collect();
+    if !urls.is_empty() {
+        headers.push((FILE_URLS.to_owned(), urls.join(", ")));
     }
     let trace = &context.trace;
     for (name, value) in [

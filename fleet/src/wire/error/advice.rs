@@ -298,8 +298,8 @@ static LOOK_FOR_CALL: Message = Message::fixed(
     "这并不说明是否执行过：请检查租户和 call_id；没有得到回答的提交，如果带有幂等键，可以用同一个幂等键再次发送。",
 );
 static CORRECT_ID: Message = Message::fixed(
-    "Ask again with the id as it came: the call_id of an envelope, or the turn_id of a turn.",
-    "请原样使用收到的 id 再次查询：信封中的 call_id，或 turn 的 turn_id。",
+    "Ask again with the id as it came: the call_id of an envelope, the turn_id of a turn, or the file_id of a file.",
+    "请原样使用收到的 id 再次查询：信封中的 call_id、turn 的 turn_id，或文件的 file_id。",
 );
 static CHECK_STATE: Message = Message::fixed(
     "Check the present state before doing anything else.",

@@ -110,8 +110,14 @@ impl ErrorBody {
     /// A request about a file, or a call because of a file that it names: files and calls stay as they are. What to do is in `what`.
     pub fn of_file(code: Code, what: &Message, language: Language) -> Self {
         let refused = Self::refused(code, what, language);
+        // No model can do anything about files.
+        let is_for_people = matches!(code, Code::InvalidArguments | Code::PayloadTooLarge);
         Self {
             message: told(&[what, known(EffectKnown::None)], language),
+            suggestion: match is_for_people {
+                true => Suggestion::AskUser,
+                false => refused.suggestion,
+            },
             ..refused
         }
     }

@@ -42,7 +42,7 @@ pub(super) fn told(parts: &[&Message], language: Language) -> String {
 
 /// The text as a sentence: in English its first word gets a capital; its end is marked once.
 fn sentence(text: &str, language: Language) -> String {
-    let text = text.trim().trim_end_matches(['.', '。', ' ', '\n']);
+    let text = without_end(text);
     // A tool's own words may end in any way.
     let is_marked = text.ends_with(['!', '?', '！', '？', '…']);
     let mark = match language {
@@ -53,6 +53,16 @@ fn sentence(text: &str, language: Language) -> String {
     match language {
         Language::En => format!("{}{mark}", capitalised(text)),
         Language::Zh => format!("{text}{mark}"),
+    }
+}
+
+/// Without the marks that it ends with. A word that is made of dots is a word.
+fn without_end(text: &str) -> &str {
+    let text = text.trim();
+    let is_mark = |letter: char| ['.', '。'].contains(&letter) || letter.is_whitespace();
+    match text.rsplit(char::is_whitespace).next() {
+        Some(last) if last.chars().all(is_mark) && last.len() > 1 => text,
+        Some(_) | None => text.trim_end_matches(is_mark),
     }
 }
 
@@ -128,6 +138,11 @@ mod tests {
                 "http://a is gone",
                 "http://a is gone.",
                 "http://a is gone。",
+            ),
+            (
+                "neither . nor ..",
+                "Neither . nor ...",
+                "neither . nor ..。",
             ),
             ("真的？", "真的？", "真的？"),
             ("", ".", "。"),

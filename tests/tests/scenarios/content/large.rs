@@ -60,10 +60,11 @@ async fn large_blocks_are_files_of_the_tenant_and_a_repetition_says_the_same() {
     let witness = Witness::start().await;
     let once = witness.tool("charge", "once") + CONTENT;
     let drawn = witness.tool("draw", "read") + CONTENT + "presents: image_generation_call\n";
+    let last = witness.tool("say", "read") + CONTENT + "final: true\n";
     let checked = witness.tool("look", "read")
         + CONTENT
         + "output_schema: {type: object, properties: {late: {type: string}}}\n";
-    let fleet = Fleet::start(Spec::with([once, drawn, checked]).roles()).await;
+    let fleet = Fleet::start(Spec::with([once, drawn, last, checked]).roles()).await;
     witness.always("it", Reply::Body(answer().to_string()));
     let asked = json!({"what": "it"});
 
@@ -105,6 +106,11 @@ async fn large_blocks_are_files_of_the_tenant_and_a_repetition_says_the_same() {
     let drawn = fleet.submit("draw", &asked).wait().await;
     assert_eq!(drawn["result"]["content"][1], answer()["content"][1]);
     assert_eq!(drawn["result"]["content"][2]["type"], "resource_link");
+    // Nor has a message.
+    let long = json!({"content": [{"type": "text", "text": "y".repeat(300_000)}]});
+    witness.always("long", Reply::Body(long.to_string()));
+    let said = fleet.submit("say", &json!({"what": "long"})).wait().await;
+    assert_eq!(said["result"], long);
     // Nothing is kept of an answer that does not fit.
     let before = files(&fleet).await;
     let unfit = fleet.submit("look", &asked).wait().await;

@@ -37,8 +37,12 @@ async fn a_service_gets_a_url_for_each_file_and_none_where_there_is_no_file() {
             let ids = headers
                 .get("Toolfleet-Files")
                 .map(|ids| ids.as_str().to_owned());
-            let lines = headers.get_all("Toolfleet-File-Url");
-            let lines: Vec<String> = lines.map(|line| line.as_str().to_owned()).collect();
+            let urls = headers.get("Toolfleet-File-Urls");
+            let urls = urls.map_or("", |urls| urls.as_str()).split(", ");
+            let lines: Vec<String> = urls
+                .filter(|url| !url.is_empty())
+                .map(ToOwned::to_owned)
+                .collect();
             // It tells what it must not: the answer does not have it.
             let said = json!({"urls": lines}).to_string();
             let reply = request.reply.unwrap();

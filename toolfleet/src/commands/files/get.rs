@@ -25,7 +25,8 @@ use crate::commands::{ask::unanswered, connect, output};
 /// What `files get` is told.
 #[derive(Debug, clap::Args)]
 pub struct GetFile {
-    /// The file
+    /// The file: its id, or toolfleet://file/ID as in an answer
+    #[arg(value_parser = super::file)]
     file_id: FileId,
     /// Where it goes, a path at which there is nothing yet, or - for standard output; its own name, in this folder, without it
     #[arg(long, value_name = "PATH|-")]

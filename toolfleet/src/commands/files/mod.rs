@@ -12,7 +12,8 @@ use anyhow::bail;
 use clap::Subcommand;
 use fleet::{
     config::BusArgs,
-    ids::{FileId, Label},
+    content,
+    ids::{FileId, InvalidName, Label},
 };
 use fleet_client::Answer;
 use serde::Deserialize;
@@ -46,7 +47,8 @@ impl Files {
 /// What `files delete` is told.
 #[derive(Debug, clap::Args)]
 pub struct DeleteFile {
-    /// The file
+    /// The file: its id, or toolfleet://file/ID as in an answer
+    #[arg(value_parser = file)]
     file_id: FileId,
     /// Whose it is
     #[arg(long, default_value = "default")]
@@ -66,6 +68,13 @@ impl DeleteFile {
         output::print_text(answer.text()?, self.json)?;
         Ok(ExitCode::from(u8::from(answer.head()?.is_refused())))
     }
+}
+
+/// The file that an id or a link of an answer names.
+fn file(text: &str) -> Result<FileId, InvalidName> {
+    text.strip_prefix(content::large::SCHEME)
+        .unwrap_or(text)
+        .parse()
 }
 
 /// A file, as dispatchers describe it.

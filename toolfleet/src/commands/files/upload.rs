@@ -57,7 +57,9 @@ pub(in crate::commands) async fn upload(
                 .to_owned()
         }
     };
-    let mime = wanted.mime.map_or_else(|| mime::of(path), MimeType::as_str);
+    let mime = wanted
+        .mime
+        .map_or_else(|| mime::of(Path::new(&name)), MimeType::as_str);
     let mut file = File::open(path)
         .await
         .with_context(|| format!("open {shown}"))?;

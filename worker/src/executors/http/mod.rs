@@ -231,19 +231,13 @@ fn carry(
     key_header: Option<&HeaderName>,
     context: &AttemptContext,
 ) -> Result<(), ToolFailure> {
-    message.remove(headers::FILE_URL);
     for (name, value) in headers::headers(context)? {
         let value = HeaderValue::try_from(value).expect("only visible ASCII and spaces are left");
         if let Some(named) = key_header.filter(|_| name == headers::KEY) {
             message.insert(named, value.clone());
         }
-        let is_of_file = name == headers::FILE_URL;
         let name = HeaderName::try_from(name).expect("what we say has names that fit");
-        if is_of_file {
-            message.append(name, value);
-        } else {
-            message.insert(name, value);
-        }
+        message.insert(name, value);
     }
     Ok(())
 }
