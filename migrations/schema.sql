@@ -1535,39 +1535,46 @@ BEGIN
     RETURN 'opened';
 END $$;
 
-CREATE FUNCTION toolfleet.keep_answer_file(call uuid, attempt uuid, file uuid, name text, mime text, data bytea, files_max bigint, bytes_max bigint) RETURNS text
+CREATE FUNCTION toolfleet.keep_answer_files(call uuid, attempt uuid, files uuid[], names text[], mimes text[], parts bytea[], files_max bigint, bytes_max bigint) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
     AS $$
 DECLARE
     o record;
-    size integer := octet_length(keep_answer_file.data);
-    at integer := 0;
+    part record;
+    at integer;
     begun text;
+    made uuid[] := '{}';
 BEGIN
     SELECT c.tenant, c.key_retention_ms INTO o FROM toolfleet.open_calls c
-    WHERE c.call_id = keep_answer_file.call AND c.attempt_id = keep_answer_file.attempt;
+    WHERE c.call_id = keep_answer_files.call AND c.attempt_id = keep_answer_files.attempt;
     IF NOT FOUND THEN
         RETURN 'over';
     END IF;
-    -- That of `begin_file`: whoever keeps the same file waits here, and then sees it.
+    -- That of `begin_file`: whoever keeps the same files waits here, and then sees them.
     PERFORM pg_advisory_xact_lock(hashtext('toolfleet.kept_files'), hashtext(o.tenant));
-    IF NOT EXISTS (SELECT FROM toolfleet.kept_files k WHERE k.file_id = keep_answer_file.file AND k.tenant = o.tenant AND k.state = 'ready') THEN
+    FOR part IN
+        SELECT p.file, p.name, p.mime, p.data FROM unnest(keep_answer_files.files, keep_answer_files.names, keep_answer_files.mimes, keep_answer_files.parts)
+            AS p(file, name, mime, data)
+    LOOP
+        CONTINUE WHEN EXISTS (SELECT FROM toolfleet.kept_files k WHERE k.file_id = part.file AND k.tenant = o.tenant AND k.state = 'ready');
         SELECT b.verdict INTO begun
-        FROM toolfleet.begin_file(keep_answer_file.file, o.tenant, keep_answer_file.name, keep_answer_file.mime, size,
-                                  keep_answer_file.files_max, keep_answer_file.bytes_max) b;
+        FROM toolfleet.begin_file(part.file, o.tenant, part.name, part.mime, octet_length(part.data), keep_answer_files.files_max, keep_answer_files.bytes_max) b;
         IF begun <> 'open' THEN
+            DELETE FROM toolfleet.kept_files k WHERE k.file_id = ANY (made);
             RETURN begun;
         END IF;
-        WHILE at < size LOOP
-            PERFORM toolfleet.write_chunk(keep_answer_file.file, o.tenant, at, substring(keep_answer_file.data FROM at + 1 FOR 262144));
+        made := made || part.file;
+        at := 0;
+        WHILE at < octet_length(part.data) LOOP
+            PERFORM toolfleet.write_chunk(part.file, o.tenant, at, substring(part.data FROM at + 1 FOR 262144));
             at := at + 262144;
         END LOOP;
-        PERFORM toolfleet.finish_file(keep_answer_file.file, o.tenant, sha256(keep_answer_file.data));
-    END IF;
+        PERFORM toolfleet.finish_file(part.file, o.tenant, sha256(part.data));
+    END LOOP;
     UPDATE toolfleet.kept_files k
     SET expires_at = greatest(k.expires_at, now() + greatest(interval '1 day', o.key_retention_ms * interval '1 millisecond'))
-    WHERE k.file_id = keep_answer_file.file;
+    WHERE k.file_id = ANY (keep_answer_files.files);
     RETURN 'kept';
 END $$;
 

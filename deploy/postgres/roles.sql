@@ -220,7 +220,7 @@ BEGIN
         ('is_named',          'dorg'),
         ('attempt_files',     'w'),
         ('read_attempt_file', 'w'),
-        ('keep_answer_file',  'dw'),
+        ('keep_answer_files', 'dw'),
         -- Housekeeping.
         ('ensure_partitions', 'd'),
         ('drop_history',      'd'),

@@ -13,6 +13,7 @@ use fleet::{
 };
 
 use crate::{
+    files::room::FileTurn,
     refusal::{self, Refusal},
     request::Request,
 };
@@ -25,6 +26,8 @@ pub(crate) struct Answer {
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) refused: Option<(Code, String)>,
     pub(crate) call: Option<CallId>,
+    /// Held until it is written to the connection.
+    pub(crate) held: Option<FileTurn>,
 }
 
 impl Answer {
@@ -37,6 +40,7 @@ impl Answer {
             headers: Vec::new(),
             refused: None,
             call: Some(accepted.call_id),
+            held: None,
         }
     }
 
@@ -54,6 +58,7 @@ impl Answer {
             headers: Vec::new(),
             refused: None,
             call,
+            held: None,
         }
     }
 
@@ -68,6 +73,7 @@ impl Answer {
                 headers: Vec::new(),
                 refused: None,
                 call: Some(call),
+                held: None,
             },
         }
     }
@@ -82,6 +88,7 @@ impl Answer {
             headers: Vec::new(),
             refused,
             call: None,
+            held: None,
         }
     }
 
@@ -92,6 +99,7 @@ impl Answer {
             headers,
             refused: None,
             call: None,
+            held: None,
         }
     }
 
@@ -101,6 +109,17 @@ impl Answer {
             headers: Vec::new(),
             refused: None,
             call: None,
+            held: None,
+        }
+    }
+}
+
+impl Answer {
+    /// Once it is on its way, this is dropped.
+    pub(crate) fn holding(self, held: FileTurn) -> Self {
+        Self {
+            held: Some(held),
+            ..self
         }
     }
 }

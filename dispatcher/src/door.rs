@@ -13,8 +13,8 @@ use fleet::{
 };
 
 use crate::{
-    expiry::Expiry, meter::Meter, quota::Quota, rates::Rates, repeats::Repeats, replies::Replies,
-    running::Running, waiters::Waiters,
+    expiry::Expiry, files::room::FileRoom, meter::Meter, quota::Quota, rates::Rates,
+    repeats::Repeats, replies::Replies, running::Running, waiters::Waiters,
 };
 
 /// Everything that a request may need.
@@ -30,6 +30,7 @@ pub(crate) struct Door {
     pub(crate) tokens: Tokens,
     pub(crate) quota: Quota,
     pub(crate) file_quota: FileQuota,
+    pub(crate) file_room: FileRoom,
     pub(crate) publisher: Publisher,
     pub(crate) events: Events,
     pub(crate) waiters: Waiters,

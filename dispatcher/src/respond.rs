@@ -43,7 +43,14 @@ pub(crate) async fn respond(bus: &Bus, request: &mut Message, answer: Answer) {
             code: usize::from(number),
         });
     }
-    let responding = send(bus, request, answer.body, headers, counted);
+    let responding = async {
+        send(bus, request, answer.body, headers, counted).await?;
+        if answer.held.is_some() {
+            // The client takes thousands of messages before it waits for its connection: too many of this size.
+            bus.client.flush().await?;
+        }
+        Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    };
     if !matches!(timeout(SEND_MAX, responding).await, Ok(Ok(()))) {
         tracing::debug!("an answer was not sent; the caller can ask again");
     }

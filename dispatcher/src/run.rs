@@ -27,9 +27,9 @@ use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    config::Config, door::Door, error::RunError, expiry::Expiry, gauges::gauges, meter::Meter,
-    quota::Quota, rates::Rates, repeats::Repeats, running::Running, service::Endpoints,
-    slots::Slots, sweep::Sweep, waiters::Waiters,
+    config::Config, door::Door, error::RunError, expiry::Expiry, files::room::FileRoom,
+    gauges::gauges, meter::Meter, quota::Quota, rates::Rates, repeats::Repeats, running::Running,
+    service::Endpoints, slots::Slots, sweep::Sweep, waiters::Waiters,
 };
 
 /// How long requests in hand may take after `shutdown`. A caller that still waits then asks again with its key.
@@ -132,6 +132,7 @@ impl Started {
             tokens,
             quota: Quota::new(config.limits(), pool.clone()),
             file_quota: config.file_quota(),
+            file_room: FileRoom::default(),
             events: Events::start(&bus, &registry, &mut started.lanes),
             waiters: Waiters::new(expiry.clone()),
             meter,

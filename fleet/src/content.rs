@@ -9,6 +9,7 @@ pub mod large;
 use serde_json::{Map, Value};
 
 use crate::{
+    ids::FileId,
     said,
     wire::{encoded::is_base64, message::Message},
 };
@@ -177,7 +178,10 @@ fn uri(fields: &Map<String, Value>) -> Result<(), NoContent> {
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
     let is_plain = |letter: char| !letter.is_whitespace() && !letter.is_control();
-    if is_scheme && uri.len() <= URI_MAX && uri.chars().all(is_plain) {
+    // What begins as our own links do is one, so that whoever follows it asks for a file and for nothing else.
+    let file = uri.strip_prefix(large::SCHEME);
+    let is_ours = file.is_none_or(|file| file.parse::<FileId>().is_ok());
+    if is_scheme && is_ours && uri.len() <= URI_MAX && uri.chars().all(is_plain) {
         return Ok(());
     }
     let why = said!(
@@ -242,6 +246,7 @@ mod tests {
             json!({"type": "resource", "resource": {"uri": "file:///a", "text": "x", "mimeType": "text/plain; charset=utf-8"}}),
             json!({"type": "resource", "resource": {"uri": "urn:a:b", "blob": "aGk="}}),
             json!({"type": "resource_link", "uri": "https://a.example/ä", "name": "a", "title": "A", "size": 0}),
+            json!({"type": "resource_link", "uri": "toolfleet://file/01890a5d-ac96-774b-bcce-b302099a8057", "name": "a"}),
         ] {
             assert_eq!(of(block.clone()), None, "{block}");
         }

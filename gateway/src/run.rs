@@ -12,6 +12,7 @@ use fleet::{
         rights::{self, Duty},
         session::Postgres,
     },
+    telemetry::metrics,
     tokens::KnownTokens,
 };
 use tokio::{net::TcpListener, task::JoinSet, time::timeout};
@@ -116,7 +117,9 @@ impl Started {
         let gateway = Arc::new(Gateway {
             dispatchers,
             sessions: Sessions::new(keeper, views.clone(), tasks.clone(), stopping.clone()),
-            streams: StreamPlaces::new(config.streams_max, config.streams_each_max),
+            streams: StreamPlaces::new(config.streams_max, config.streams_each_max, |open| {
+                metrics().streams(open);
+            }),
             files: Files::new(config.files_bytes_max, KnownFileKeys::new(views.clone())),
             stories: Stories::default(),
             bodies: BodyRoom::new(config.bodies_max_mib),

@@ -8,6 +8,7 @@ use fleet::{
     wire::{code::Code, message::Message},
 };
 use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
 
 /// An answer of more bytes is checked on a thread of its own.
 const SHORT: usize = 64 * 1024;
@@ -46,8 +47,12 @@ impl Promise {
 /// An answer, and why it does not fit the schema, if it does not.
 type Judged = (Box<RawValue>, Option<ToolFailure>);
 
+/// Long answers that are checked at a time: one of 8 MiB may take hundreds while it is.
+static AT_A_TIME: Semaphore = Semaphore::const_new(2);
+
 /// On a blocking thread, where it holds up nothing else.
 async fn check_aside(answer: Box<RawValue>, tool: Arc<Tool>) -> Judged {
+    let _turn = AT_A_TIME.acquire().await.expect("nothing closes it");
     let checking = tokio::task::spawn_blocking(move || {
         let problem = tool.answer_problem(&answer);
         (answer, problem)

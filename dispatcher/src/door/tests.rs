@@ -86,6 +86,7 @@ async fn door_and_server() -> (Door, JoinSet<()>, JoinSet<()>) {
         },
         quota: Quota::new(limits, pool.clone()),
         file_quota: FileQuota { files: 0, bytes: 0 },
+        file_room: FileRoom::default(),
         publisher,
         events: Events::start(&bus, &Registry::default(), &mut tasks),
         waiters: Waiters::new(expiry.clone()),

@@ -8,8 +8,11 @@ use base64::{
     alphabet::STANDARD,
     engine::{GeneralPurpose, GeneralPurposeConfig},
 };
-use serde::Deserialize;
-use serde_json::{Map, Value, json, value::RawValue};
+use serde::{Deserialize, Serialize};
+use serde_json::{
+    Map, Value,
+    value::{RawValue, to_raw_value},
+};
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -22,6 +25,8 @@ pub const INLINE_MAX: usize = 256 * 1024;
 
 /// Where the link of a block leads: this, and the id of its file.
 pub const SCHEME: &str = "toolfleet://file/";
+/// The most bytes of `annotations` and `_meta` together: a block with more stays, for its link would have them.
+const ABOUT_MAX: usize = 16 * 1024;
 /// What a link keeps of a resource: its own address.
 const OWN_URI: &str = "io.toolfleet/uri";
 /// What is in base64 is checked elsewhere, and not for bits that nobody reads.
@@ -105,51 +110,101 @@ impl LargeAnswer {
     }
 }
 
+/// A block, of which nothing is read that does not have to be.
+#[derive(Deserialize)]
+struct Block<'a> {
+    r#type: String,
+    #[serde(borrow)]
+    text: Option<&'a RawValue>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(rename = "mimeType")]
+    mime: Option<String>,
+    #[serde(borrow)]
+    resource: Option<&'a RawValue>,
+    #[serde(borrow)]
+    annotations: Option<&'a RawValue>,
+    #[serde(borrow, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+}
+
+/// The resource in a block.
+#[derive(Deserialize)]
+struct Resource<'a> {
+    uri: String,
+    #[serde(borrow)]
+    text: Option<&'a RawValue>,
+    #[serde(borrow)]
+    blob: Option<&'a RawValue>,
+    #[serde(rename = "mimeType")]
+    mime: Option<String>,
+}
+
+/// What stands in the place of a block.
+#[derive(Serialize)]
+struct Link<'a> {
+    r#type: &'static str,
+    uri: String,
+    name: &'a str,
+    #[serde(rename = "mimeType")]
+    mime: &'a str,
+    size: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    annotations: Option<&'a RawValue>,
+    #[serde(rename = "_meta", skip_serializing_if = "Map::is_empty")]
+    meta: Map<String, Value>,
+}
+
 fn large(call: CallId, at: usize, block: &RawValue, stays: &[&str]) -> Option<LargeBlock> {
-    let mut fields: Map<String, Value> = serde_json::from_str(block.get()).ok()?;
-    let kind = fields.get("type")?.as_str()?.to_owned();
-    if stays.contains(&&*kind) {
+    let block: Block<'_> = serde_json::from_str(block.get()).ok()?;
+    if stays.contains(&&*block.r#type) {
         return None;
     }
-    let about = [fields.remove("annotations"), fields.remove("_meta")];
-    let place = fields.get("resource").and_then(Value::as_object);
-    let place = place.unwrap_or(&fields);
-    let text = |name: &str| place.get(name).and_then(Value::as_str);
-    let (data, without_type) = match (text("text"), text("blob").or_else(|| text("data"))) {
-        (Some(text), None) if text.len() > INLINE_MAX => (text.as_bytes().to_vec(), "text/plain"),
-        (None, Some(encoded)) if encoded.len() > INLINE_MAX => {
-            (BASE64.decode(encoded).ok()?, "application/octet-stream")
-        }
-        _not_large => return None,
+    let resource = block.resource.map(RawValue::get);
+    let resource: Option<Resource<'_>> = match resource {
+        Some(resource) => Some(serde_json::from_str(resource).ok()?),
+        None => None,
     };
-    let (said, own_uri) = (text("mimeType"), text("uri"));
+    let (text, encoded, said, own_uri) = match &resource {
+        Some(of) => (of.text, of.blob, of.mime.as_deref(), Some(&*of.uri)),
+        None => (block.text, block.data, block.mime.as_deref(), None),
+    };
+    let (data, without_type) = match (text, encoded) {
+        (Some(text), None) => (read_large(text)?.into_bytes(), "text/plain"),
+        (None, Some(encoded)) => (
+            BASE64.decode(read_large(encoded)?).ok()?,
+            "application/octet-stream",
+        ),
+        (_, _) => return None,
+    };
+    let about = [block.annotations, block.meta];
+    let about: usize = about.iter().flatten().map(|about| about.get().len()).sum();
+    if about > ABOUT_MAX {
+        return None;
+    }
     let essence = said.map(|said| said.split(';').next().unwrap_or(said).trim());
     let mime = essence.and_then(|said| said.parse().ok());
     let mime: MimeType = mime.or_else(|| without_type.parse().ok())?;
     let name = own_uri.and_then(last_segment);
-    let name = name.or_else(|| named(&kind, at + 1, &mime).parse().ok())?;
-    let file_id = id_of(call, at, &data);
+    let name = name.or_else(|| named(&block.r#type, at + 1, &mime).parse().ok())?;
+    let file_id = id_of(call, at, (&name, &mime), &data);
 
-    let mut link = json!({
-        "type": "resource_link",
-        "uri": format!("{SCHEME}{file_id}"),
-        "name": name.as_str(),
-        "mimeType": said.unwrap_or(without_type),
-        "size": data.len(),
-    });
-    let [annotations, meta] = about;
-    if let Some(annotations) = annotations {
-        link["annotations"] = annotations;
-    }
-    let mut meta = match meta {
-        Some(Value::Object(meta)) => meta,
-        _none => Map::new(),
+    let mut meta: Map<String, Value> = match block.meta {
+        Some(meta) => serde_json::from_str(meta.get()).ok()?,
+        None => Map::new(),
     };
+    meta.remove(OWN_URI);
     meta.extend(own_uri.map(|uri| (OWN_URI.to_owned(), Value::from(uri))));
-    if !meta.is_empty() {
-        link["_meta"] = meta.into();
-    }
-    let link = serde_json::value::to_raw_value(&link).ok()?;
+    let link = Link {
+        r#type: "resource_link",
+        uri: format!("{SCHEME}{file_id}"),
+        name: name.as_str(),
+        mime: said.unwrap_or(without_type),
+        size: data.len(),
+        annotations: block.annotations,
+        meta,
+    };
+    let link = to_raw_value(&link).ok()?;
     Some(LargeBlock {
         file_id,
         name,
@@ -160,11 +215,24 @@ fn large(call: CallId, at: usize, block: &RawValue, stays: &[&str]) -> Option<La
     })
 }
 
+/// A JSON string, if it is large.
+fn read_large(text: &RawValue) -> Option<String> {
+    if text.get().len() <= INLINE_MAX {
+        return None;
+    }
+    let text: String = serde_json::from_str(text.get()).ok()?;
+    (text.len() > INLINE_MAX).then_some(text)
+}
+
 /// The moment of its call, and of the rest what its bytes come to.
-fn id_of(call: CallId, at: usize, data: &[u8]) -> FileId {
+fn id_of(call: CallId, at: usize, (name, mime): (&FileName, &MimeType), data: &[u8]) -> FileId {
     let hash = Sha256::new()
         .chain_update(call.0.as_bytes())
         .chain_update(at.to_be_bytes())
+        .chain_update(name.as_str())
+        .chain_update([0])
+        .chain_update(mime.as_str())
+        .chain_update([0])
         .chain_update(data)
         .finalize();
     let mut rest = [0; 10];
@@ -198,6 +266,8 @@ fn named(kind: &str, n: usize, mime: &MimeType) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::content;
 
@@ -215,7 +285,7 @@ mod tests {
         let small = r#"{"n":1.10,  "type":"text","text":"hi"}"#;
         let answer = format!(
             r#"{{"structured":{{"b":1.0,"a":9007199254740993}},"content":[{small},
-               {{"type":"image","data":"{image}","mimeType":"image/png","annotations":{{"priority":1}},"_meta":{{"a":1}}}},
+               {{"type":"image","data":"{image}","mimeType":"image/png","annotations":{{"priority":1}},"_meta":{{"a":1,"io.toolfleet/uri":"https://evil.example"}}}},
                {{"type":"text","text":"{text}"}},
                {{"type":"audio","data":"{image}","mimeType":"audio/ogg; codecs=opus"}},
                {{"type":"resource","resource":{{"uri":"https://a.example/x/report%201.pdf?v=2","blob":"{image}"}}}},
@@ -239,7 +309,7 @@ mod tests {
         );
         let ids: Vec<FileId> = found.large().iter().map(|one| one.file_id).collect();
         let linked = found.linked();
-        let first = format!(r#"{{"content":[{small},{{"_meta":{{"a":1}},"#);
+        let first = format!(r#"{{"content":[{small},{{"type":"resource_link","uri":"#);
         assert!(linked.get().starts_with(&first), "{}", &linked.get()[..200]);
         assert!(
             linked
@@ -291,7 +361,12 @@ mod tests {
             r#"{{"content":[{{"type":"image","data":"{}","mimeType":"image/png"}}]}}"#,
             "aGkA".repeat(100_000)
         );
+        let about = format!(
+            r#"{{"content":[{{"type":"text","text":"{fits}a","_meta":{{"a":"{}"}}}}]}}"#,
+            "a".repeat(ABOUT_MAX)
+        );
         for (answer, stays) in [
+            (about, ""),
             (format!(r#"{{"content":[{many}]}}"#), ""),
             (
                 format!(r#"{{"content":[{{"type":"text","text":"{fits}"}}]}}"#),

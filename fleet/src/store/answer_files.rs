@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::value::RawValue;
 use sqlx::{PgPool, Row as _};
-use tokio::time::timeout;
+use tokio::{sync::Semaphore, time::timeout};
+use uuid::Uuid;
 
 use super::{
     StoreError,
@@ -21,10 +22,13 @@ use crate::{
 /// How long all blocks of an answer may take.
 const ALL_MAX: Duration = Duration::from_secs(5);
 
-/// What came of keeping a block.
+/// Answers that are taken apart and kept at a time: each has up to 8 MiB, and a few times that while it is.
+static AT_A_TIME: Semaphore = Semaphore::const_new(2);
+
+/// What came of keeping blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BlockKept {
-    /// It is a file, since now or before.
+pub enum BlocksKept {
+    /// They are files, since now or before.
     Kept,
     /// The tenant has as much as it may have.
     OverQuota,
@@ -49,36 +53,32 @@ pub async fn with_links(
     }
     let (answer, stays): (Arc<RawValue>, _) = (answer.into(), stays(manifest));
     let whole = Arc::clone(&answer);
-    let parting = tokio::task::spawn_blocking(move || LargeAnswer::of(call, whole.get(), stays));
-    let Ok(Some(large)) = parting.await else {
-        return (*answer).to_owned();
-    };
-    let all = async {
-        for block in large.large() {
-            match keep(pool, (call, attempt), block, quota).await {
-                Ok(BlockKept::Kept) => {}
-                Ok(why @ (BlockKept::OverQuota | BlockKept::Over)) => {
-                    tracing::debug!(%call, ?why, "large blocks stay in their answer");
-                    return false;
-                }
-                Err(error) => {
-                    tracing::debug!(%call, error = report(&error), "large blocks stay in their answer");
-                    return false;
-                }
+    let linking = async {
+        let _turn = AT_A_TIME.acquire().await.ok()?;
+        let parting =
+            tokio::task::spawn_blocking(move || LargeAnswer::of(call, whole.get(), stays));
+        let large = parting.await.ok()??;
+        match keep(pool, (call, attempt), large.large(), quota).await {
+            Ok(BlocksKept::Kept) => Some(large.linked()),
+            Ok(why @ (BlocksKept::OverQuota | BlocksKept::Over)) => {
+                tracing::debug!(%call, ?why, "large blocks stay in their answer");
+                None
+            }
+            Err(error) => {
+                tracing::debug!(%call, error = report(&error), "large blocks stay in their answer");
+                None
             }
         }
-        true
     };
-    if timeout(ALL_MAX, all).await.unwrap_or(false) {
-        large.linked()
-    } else {
-        (*answer).to_owned()
-    }
+    let linked = timeout(ALL_MAX, linking).await.ok().flatten();
+    linked.unwrap_or_else(|| (*answer).to_owned())
 }
 
 /// Whether an answer may have blocks that become links.
 pub fn may_link(manifest: &Manifest, answer: &str) -> bool {
-    manifest.output == AnswerForm::Content && answer.len() > INLINE_MAX
+    // What must not be stored as it is must not be stored as a file.
+    let may = manifest.output == AnswerForm::Content && manifest.sensitive.is_none();
+    may && answer.len() > INLINE_MAX
 }
 
 /// The answer of this call with links; `None`: it has no large block. Takes long: do not run it on a thread of the runtime.
@@ -100,7 +100,8 @@ fn stays(manifest: &Manifest) -> &'static [&'static str] {
     }
 }
 
-/// Keeps a block for a day, or as long as the key of its call is known. Guards: the attempt is the call's own, the tenant's quota. Safe to repeat.
+/// Keeps blocks for a day, or as long as the key of their call is known: all of them, or none. Guards: the attempt is the call's own, the
+/// tenant's quota. Safe to repeat.
 ///
 /// # Errors
 ///
@@ -108,27 +109,32 @@ fn stays(manifest: &Manifest) -> &'static [&'static str] {
 pub async fn keep(
     pool: &PgPool,
     (call, attempt): (CallId, AttemptId),
-    block: &LargeBlock,
+    blocks: &[LargeBlock],
     quota: FileQuota,
-) -> Result<BlockKept, StoreError> {
-    let doing = "keep a part of an answer";
-    let asking =
-        sqlx::query("SELECT toolfleet.keep_answer_file($1, $2, $3, $4, $5, $6, $7, $8) AS verdict")
-            .bind(call.0)
-            .bind(attempt.0)
-            .bind(block.file_id.0)
-            .bind(block.name.as_str())
-            .bind(block.mime.as_str())
-            .bind(&block.data[..])
-            .bind(signed(quota.files))
-            .bind(signed(quota.bytes))
-            .fetch_one(pool);
+) -> Result<BlocksKept, StoreError> {
+    let doing = "keep parts of an answer";
+    let ids: Vec<Uuid> = blocks.iter().map(|block| block.file_id.0).collect();
+    let names: Vec<&str> = blocks.iter().map(|block| block.name.as_str()).collect();
+    let mimes: Vec<&str> = blocks.iter().map(|block| block.mime.as_str()).collect();
+    let data: Vec<&[u8]> = blocks.iter().map(|block| &block.data[..]).collect();
+    let asking = sqlx::query(
+        "SELECT toolfleet.keep_answer_files($1, $2, $3, $4, $5, $6, $7, $8) AS verdict",
+    )
+    .bind(call.0)
+    .bind(attempt.0)
+    .bind(ids)
+    .bind(names)
+    .bind(mimes)
+    .bind(data)
+    .bind(signed(quota.files))
+    .bind(signed(quota.bytes))
+    .fetch_one(pool);
     let row = answer_within(doing, ANSWER_MAX, asking).await?;
     read(doing, &row, |row| {
         Ok(match row.try_get("verdict")? {
-            "kept" => BlockKept::Kept,
-            "quota" => BlockKept::OverQuota,
-            "over" => BlockKept::Over,
+            "kept" => BlocksKept::Kept,
+            "quota" => BlocksKept::OverQuota,
+            "over" => BlocksKept::Over,
             other => return Err(unknown(other)),
         })
     })

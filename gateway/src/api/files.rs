@@ -24,10 +24,8 @@ use super::named;
 use crate::{
     answer,
     asked::Asked,
-    auth::principal::Principal,
     body,
     edge::{guard::too_many, peers::TooMany},
-    events::places::StreamHolder,
     files::{
         digest,
         door::{FileDoor, NewFile, NoFile},
@@ -62,7 +60,7 @@ pub(super) async fn upload_one(
         bytes: length(&asked, gateway.files.bytes_max)?,
     };
     let announced = digest::announced(&asked.headers)?;
-    let _place = gateway.files.place(holder(&asked, principal))?;
+    let _place = gateway.files.place(&tenant)?;
     let door = FileDoor::of(&gateway.dispatchers, &tenant);
     match upload(&door, &gateway.tasks, file, announced, body).await {
         Ok((file, ready)) => {
@@ -87,8 +85,7 @@ pub(super) async fn download_one(
     let file = file_id(&named(file))?;
     let tenant = asked.tenant(principal)?;
     asked.query(&[])?;
-    let holder = holder(&asked, principal);
-    send(&gateway, &tenant, file, &asked, holder).await
+    send(&gateway, &tenant, file, &asked).await
 }
 
 /// Deletes a file.
@@ -118,8 +115,7 @@ pub(super) async fn signed(
     let (file, tenant) = granted(&gateway, &named(file), &query).await?;
     let peer = asked.peer();
     peer.has_signed_url().map_err(|TooMany| too_many())?;
-    let holder = StreamHolder::Address(peer.address());
-    let sent = send(&gateway, &tenant, file, &asked, holder).await?;
+    let sent = send(&gateway, &tenant, file, &asked).await?;
     if sent.status() == StatusCode::NOT_FOUND {
         return Err(nothing());
     }
@@ -131,7 +127,11 @@ async fn granted(gateway: &Gateway, file: &str, query: &Query) -> Result<(FileId
     let read = || {
         let file: FileId = file.parse().ok()?;
         let tenant: Label = query.text("tenant")?.parse().ok()?;
-        let until: i64 = query.text("until")?.parse().ok()?;
+        let said = query.text("until")?;
+        let until: i64 = said
+            .parse()
+            .ok()
+            .filter(|until: &i64| until.to_string() == said)?;
         Some((file, tenant, until, query.text("signature")?))
     };
     let (file, tenant, until, signature) = read().ok_or_else(nothing)?;
@@ -161,12 +161,14 @@ async fn send(
     tenant: &Label,
     file: FileId,
     asked: &Asked,
-    holder: StreamHolder,
 ) -> Result<Response, Refused> {
-    let place = gateway.files.place(holder)?;
+    let place = gateway.files.place(tenant)?;
     let door = FileDoor::of(&gateway.dispatchers, tenant);
     match door.describe(file).await {
-        Ok(ready) => download::response(door, ready, &asked.headers, place),
+        Ok(ready) => {
+            let time = download::bounded(&gateway.tasks, asked.peer());
+            download::response(door, ready, &asked.headers, (place, time))
+        }
         Err(why) => told(why),
     }
 }
@@ -202,14 +204,6 @@ fn length(asked: &Asked, bytes_max: u64) -> Result<u64, Refused> {
         return Err(Refused::of_file(Code::PayloadTooLarge, what));
     }
     Ok(bytes)
-}
-
-/// Whose files are counted together.
-fn holder(asked: &Asked, principal: &Principal) -> StreamHolder {
-    match principal {
-        Principal::Anyone => StreamHolder::Address(asked.peer().address()),
-        Principal::Token(token) => StreamHolder::Token(token.token_id.clone()),
-    }
 }
 
 fn file_id(text: &str) -> Result<FileId, Refused> {

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use fleet::telemetry::metrics;
+use fleet::ids::Label;
 
 /// The streams that are open. Clones share the counts.
 #[derive(Debug, Clone)]
@@ -17,6 +17,8 @@ struct Counted {
     all_max: usize,
     each_max: usize,
     open: Mutex<HashMap<StreamHolder, usize>>,
+    /// Told how many there are in all.
+    told: fn(usize),
 }
 
 /// Whose streams are counted together.
@@ -26,6 +28,8 @@ pub(crate) enum StreamHolder {
     Token(String),
     /// Those from an address, where nobody is asked for a token.
     Address(IpAddr),
+    /// Those of a tenant, by whichever token.
+    Tenant(Label),
 }
 
 /// Why there is no place.
@@ -45,12 +49,13 @@ pub(crate) struct StreamPlace {
 }
 
 impl StreamPlaces {
-    /// At most so many in all, and of each holder.
-    pub(crate) fn new(all_max: usize, each_max: usize) -> Self {
+    /// At most so many in all, and of each holder. `told` hears how many there are in all.
+    pub(crate) fn new(all_max: usize, each_max: usize, told: fn(usize)) -> Self {
         Self(Arc::new(Counted {
             all_max,
             each_max,
             open: Mutex::default(),
+            told,
         }))
     }
 
@@ -70,7 +75,7 @@ impl StreamPlaces {
             return Err(NoPlace::All);
         }
         open.insert(holder.clone(), own + 1);
-        metrics().streams(all + 1);
+        (self.0.told)(all + 1);
         Ok(StreamPlace {
             holder,
             places: self.clone(),
@@ -91,7 +96,7 @@ impl Drop for StreamPlace {
                 open.remove(&self.holder);
             }
         }
-        metrics().streams(open.values().sum());
+        (self.places.0.told)(open.values().sum());
     }
 }
 
@@ -105,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_holder_and_all_together_have_so_many_places_and_a_closed_stream_frees_its_own() {
-        let places = StreamPlaces::new(3, 2);
+        let places = StreamPlaces::new(3, 2, |_open| {});
         let first = places.take(token("a")).unwrap();
         let second = places.take(token("a")).unwrap();
         assert_eq!(places.take(token("a")).unwrap_err(), NoPlace::Each);

@@ -1,6 +1,6 @@
 //! Makes an answer of a file: its bytes as an attachment, a piece at a time, each asked for when the one before it is taken.
 
-use std::io;
+use std::{io, time::Duration};
 
 use axum::{
     body::Body,
@@ -17,6 +17,11 @@ use bytes::Bytes;
 use fleet::wire::{code::Code, message::Message};
 use futures_util::stream;
 use sha2::{Digest, Sha256};
+use tokio::time::timeout;
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
 
 use super::{
     digest,
@@ -25,6 +30,7 @@ use super::{
     range::{WantedRange, wanted},
 };
 use crate::{
+    edge::peers::Peer,
     events::places::StreamPlace,
     headers::{ANSWER, REPR_DIGEST, Speaker},
     refusal::Refused,
@@ -33,7 +39,23 @@ use crate::{
 /// What a page that shows the file all the same may do: nothing.
 const POLICY: HeaderValue = HeaderValue::from_static("sandbox; default-src 'none'");
 
-/// The answer with a file, or with the part of it that the headers of the request want. `place` is free again when it is sent.
+/// How long a file may take to be sent, as long as one may take to come.
+const TIME_MAX: Duration = Duration::from_secs(10 * 60);
+
+/// Closes the connection when a file has been on its way for too long, unless this is dropped before.
+pub(crate) fn bounded(tasks: &TaskTracker, peer: Peer) -> DropGuard {
+    let sent = CancellationToken::new();
+    let is_sent = sent.clone();
+    tasks.spawn(async move {
+        if timeout(TIME_MAX, is_sent.cancelled()).await.is_err() {
+            tracing::debug!("a file is cut off: its reader is too slow");
+            peer.close();
+        }
+    });
+    sent.drop_guard()
+}
+
+/// The answer with a file, or with the part of it that the headers of the request want. `held` is dropped when it is sent.
 ///
 /// # Errors
 ///
@@ -42,7 +64,7 @@ pub(crate) fn response(
     door: FileDoor,
     file: ReadyFile,
     asked: &HeaderMap,
-    place: StreamPlace,
+    held: (StreamPlace, DropGuard),
 ) -> Result<Response, Refused> {
     let bytes = file.bytes;
     let tag = format!("\"{}\"", file.sha256);
@@ -69,7 +91,7 @@ pub(crate) fn response(
         at: first,
         end,
         hash: (status == StatusCode::OK).then(Sha256::new),
-        _place: place,
+        _held: held,
     };
     let pieces = stream::try_unfold(sending, Sending::next);
     let mut response = Response::new(Body::from_stream(pieces));
@@ -96,7 +118,7 @@ struct Sending {
     end: u64,
     /// Of what was sent, where all of it is.
     hash: Option<Sha256>,
-    _place: StreamPlace,
+    _held: (StreamPlace, DropGuard),
 }
 
 impl Sending {

@@ -12,6 +12,7 @@ pub(crate) mod download;
 pub(crate) mod upload;
 
 use fleet::{
+    ids::Label,
     store::file_keys::KnownFileKeys,
     wire::{code::Code, message::Message},
 };
@@ -23,7 +24,7 @@ use crate::{
 
 /// Files that go through this gateway at a time, in both directions, each with a piece in memory.
 const AT_A_TIME: usize = 64;
-/// Files of one token, or of one address, at a time.
+/// Files of one tenant at a time: no tenant keeps the others out.
 const OF_EACH: usize = 32;
 
 /// What the endpoints for files work on.
@@ -42,21 +43,22 @@ impl Files {
         Self {
             bytes_max,
             keys,
-            places: StreamPlaces::new(AT_A_TIME, OF_EACH),
+            places: StreamPlaces::new(AT_A_TIME, OF_EACH, |_all| {}),
         }
     }
 
-    /// A place for one file of this holder, until it is dropped.
+    /// A place for one file of this tenant, until it is dropped.
     ///
     /// # Errors
     ///
     /// `rate_limited`, `overloaded`.
-    pub(crate) fn place(&self, holder: StreamHolder) -> Result<StreamPlace, Refused> {
+    pub(crate) fn place(&self, tenant: &Label) -> Result<StreamPlace, Refused> {
+        let holder = StreamHolder::Tenant(tenant.clone());
         self.places.take(holder).map_err(|none| match none {
             NoPlace::Each => {
                 let what = Message::fixed(
-                    "as many files of this caller are on their way as may be",
-                    "这个调用方正在传输的文件已达上限",
+                    "as many files of this tenant are on their way through this gateway as may be",
+                    "这个租户正在通过此网关传输的文件已达上限",
                 );
                 Refused::later(Code::RateLimited, what)
             }

@@ -178,7 +178,7 @@ const MATRIX: &[(&str, &str)] = &[
     ),
     (
         "mdw",
-        "SELECT toolfleet.keep_answer_file({acme}, {acme}, {acme}, 'a', 'a/b', 'a', 0, 0)",
+        "SELECT toolfleet.keep_answer_files({acme}, {acme}, ARRAY[{acme}::uuid], ARRAY['a'], ARRAY['a/b'], ARRAY['a'::bytea], 0, 0)",
     ),
     // Tools.
     (

@@ -96,8 +96,14 @@ impl FileFolders {
 
     fn make(&self) -> io::Result<AttemptFolder> {
         let within = self.own()?;
+        let path = within.folder.path();
+        let folder = Tmp::make_in(path, "attempt").or_else(|_closed| {
+            // Programs run as the same user, and one may have closed it.
+            fs::set_permissions(path, Permissions::from_mode(0o700))?;
+            Tmp::make_in(path, "attempt")
+        })?;
         Ok(AttemptFolder {
-            folder: Tmp::make_in(within.folder.path(), "attempt")?,
+            folder,
             _within: within,
         })
     }
@@ -252,6 +258,21 @@ mod tests {
         assert!(held.path().exists());
         drop((held, living, next));
         assert_eq!(fs::read_dir(below.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_folder_that_a_program_has_closed_is_opened_again() {
+        if geteuid().is_root() {
+            // No folder is closed to root; a worker of another user runs this in the proof with roles.
+            return;
+        }
+        let below = tempfile::tempdir().unwrap();
+        let folders = FileFolders::below(below.path().to_owned());
+        let first = folders.make().unwrap();
+        let within = first.path().parent().unwrap();
+        fs::set_permissions(within, Permissions::from_mode(0o000)).unwrap();
+        assert!(folders.make().unwrap().path().exists());
+        assert_eq!(mode(within), 0o700);
     }
 
     #[test]

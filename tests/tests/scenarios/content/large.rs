@@ -61,10 +61,13 @@ async fn large_blocks_are_files_of_the_tenant_and_a_repetition_says_the_same() {
     let once = witness.tool("charge", "once") + CONTENT;
     let drawn = witness.tool("draw", "read") + CONTENT + "presents: image_generation_call\n";
     let last = witness.tool("say", "read") + CONTENT + "final: true\n";
+    let secret = witness.tool("tell", "read")
+        + CONTENT
+        + "sensitive: {pointers: [/content/*/text], mode: omit}\n";
     let checked = witness.tool("look", "read")
         + CONTENT
         + "output_schema: {type: object, properties: {late: {type: string}}}\n";
-    let fleet = Fleet::start(Spec::with([once, drawn, last, checked]).roles()).await;
+    let fleet = Fleet::start(Spec::with([once, drawn, last, secret, checked]).roles()).await;
     witness.always("it", Reply::Body(answer().to_string()));
     let asked = json!({"what": "it"});
 
@@ -111,8 +114,18 @@ async fn large_blocks_are_files_of_the_tenant_and_a_repetition_says_the_same() {
     witness.always("long", Reply::Body(long.to_string()));
     let said = fleet.submit("say", &json!({"what": "long"})).wait().await;
     assert_eq!(said["result"], long);
+    // What is sensitive is in no file, whatever the table has of it.
+    let told = fleet.submit("tell", &json!({"what": "long"})).wait().await;
+    assert_eq!(told["result"], long);
+    let kept = "SELECT result::text FROM toolfleet.calls WHERE tool = 'tell'";
+    let kept: String = sqlx::query_scalar(kept)
+        .fetch_one(&fleet.database.pool)
+        .await
+        .unwrap();
+    assert!(!kept.contains("yyy"), "{kept:.200}");
     // Nothing is kept of an answer that does not fit.
     let before = files(&fleet).await;
+    assert_eq!(before, 3, "two of the first, and a table of the second");
     let unfit = fleet.submit("look", &asked).wait().await;
     assert_eq!(unfit["error"]["code"], "output_invalid", "{}", *unfit);
     assert_eq!(files(&fleet).await, before);
