@@ -178,10 +178,10 @@ fn uri(fields: &Map<String, Value>) -> Result<(), NoContent> {
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
     let is_plain = |letter: char| !letter.is_whitespace() && !letter.is_control();
-    // What begins as our own links do is one, so that whoever follows it asks for a file and for nothing else.
-    let file = uri.strip_prefix(large::SCHEME);
-    let is_ours = file.is_none_or(|file| file.parse::<FileId>().is_ok());
-    if is_scheme && is_ours && uri.len() <= URI_MAX && uri.chars().all(is_plain) {
+    // What looks like a link of our own is one, so that whoever follows it asks for a file and for nothing else.
+    let file = || uri.strip_prefix(large::SCHEME)?.parse::<FileId>().ok();
+    let fits = !scheme.eq_ignore_ascii_case("toolfleet") || file().is_some();
+    if is_scheme && fits && uri.len() <= URI_MAX && uri.chars().all(is_plain) {
         return Ok(());
     }
     let why = said!(
@@ -311,6 +311,14 @@ mod tests {
                 "/resource/blob",
             ),
             (json!({"type": "resource_link", "name": "a"}), "/uri"),
+            (
+                json!({"type": "resource_link", "name": "a", "uri": "toolfleet://file/../../v1/history"}),
+                "/uri",
+            ),
+            (
+                json!({"type": "resource_link", "name": "a", "uri": "ToolFleet://FILE/x"}),
+                "/uri",
+            ),
             (
                 json!({"type": "resource_link", "uri": "nowhere", "name": "a"}),
                 "/uri",

@@ -1,6 +1,6 @@
 //! Checks a tool's answer against `output` and `output_schema` of its manifest.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use fleet::{
     outcome::ToolFailure,
@@ -8,7 +8,7 @@ use fleet::{
     wire::{code::Code, message::Message},
 };
 use serde_json::value::RawValue;
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::timeout};
 
 /// An answer of more bytes is checked on a thread of its own.
 const SHORT: usize = 64 * 1024;
@@ -47,12 +47,19 @@ impl Promise {
 /// An answer, and why it does not fit the schema, if it does not.
 type Judged = (Box<RawValue>, Option<ToolFailure>);
 
-/// Long answers that are checked at a time: one of 8 MiB may take hundreds while it is.
-static AT_A_TIME: Semaphore = Semaphore::const_new(2);
+/// An answer of more bytes waits for its turn: one of 8 MiB may take hundreds while it is checked.
+const LONG: usize = 1024 * 1024;
+/// Such answers that are checked at a time.
+static FEW_LONG: Semaphore = Semaphore::const_new(2);
+/// How long one waits: then its attempt, whose time may be over soon, counts more than the memory.
+const TURN_MAX: Duration = Duration::from_secs(2);
 
 /// On a blocking thread, where it holds up nothing else.
 async fn check_aside(answer: Box<RawValue>, tool: Arc<Tool>) -> Judged {
-    let _turn = AT_A_TIME.acquire().await.expect("nothing closes it");
+    let _turn = match answer.get().len() > LONG {
+        true => timeout(TURN_MAX, FEW_LONG.acquire()).await.ok(),
+        false => None,
+    };
     let checking = tokio::task::spawn_blocking(move || {
         let problem = tool.answer_problem(&answer);
         (answer, problem)

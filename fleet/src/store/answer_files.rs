@@ -19,11 +19,14 @@ use crate::{
     telemetry::report,
 };
 
-/// How long all blocks of an answer may take.
-const ALL_MAX: Duration = Duration::from_secs(5);
-
-/// Answers that are taken apart and kept at a time: each has up to 8 MiB, and a few times that while it is.
-static AT_A_TIME: Semaphore = Semaphore::const_new(2);
+/// How long an answer may wait for its turn and take to be parted.
+const PART_MAX: Duration = Duration::from_secs(5);
+/// An answer of more bytes is a long one.
+const LONG: usize = 1024 * 1024;
+/// Long answers that are parted and kept at a time: each takes a few times its bytes meanwhile.
+static FEW_LONG: Semaphore = Semaphore::const_new(2);
+/// Others, which do not wait for long ones.
+static SOME: Semaphore = Semaphore::const_new(4);
 
 /// What came of keeping blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +41,7 @@ pub enum BlocksKept {
 
 /// The answer to an attempt with links in the place of its large blocks.
 ///
-/// All of them, or none: where they cannot be kept within five seconds, or within the tenant's quota, the answer stays as it is. An answer
+/// All of them, or none: where they cannot be kept, or not within the tenant's quota, or have to wait for five seconds, the answer stays as it is. An answer
 /// without such blocks, or of a tool whose answers are not made of blocks, costs nothing. Safe to repeat: the same answer is the same
 /// files. Dropping it leaves files that nobody knows; they go after a day.
 pub async fn with_links(
@@ -53,25 +56,32 @@ pub async fn with_links(
     }
     let (answer, stays): (Arc<RawValue>, _) = (answer.into(), stays(manifest));
     let whole = Arc::clone(&answer);
-    let linking = async {
-        let _turn = AT_A_TIME.acquire().await.ok()?;
-        let parting =
-            tokio::task::spawn_blocking(move || LargeAnswer::of(call, whole.get(), stays));
-        let large = parting.await.ok()??;
-        match keep(pool, (call, attempt), large.large(), quota).await {
-            Ok(BlocksKept::Kept) => Some(large.linked()),
-            Ok(why @ (BlocksKept::OverQuota | BlocksKept::Over)) => {
-                tracing::debug!(%call, ?why, "large blocks stay in their answer");
-                None
-            }
-            Err(error) => {
-                tracing::debug!(%call, error = report(&error), "large blocks stay in their answer");
-                None
-            }
-        }
+    let lane = if whole.get().len() > LONG {
+        &FEW_LONG
+    } else {
+        &SOME
     };
-    let linked = timeout(ALL_MAX, linking).await.ok().flatten();
-    linked.unwrap_or_else(|| (*answer).to_owned())
+    let parting = async {
+        let turn = lane.acquire().await.ok()?;
+        let parting = move || LargeAnswer::of(call, whole.get(), stays);
+        let large = tokio::task::spawn_blocking(parting).await.ok()??;
+        Some((large, turn))
+    };
+    let Ok(Some((large, _turn))) = timeout(PART_MAX, parting).await else {
+        return (*answer).to_owned();
+    };
+    // Waited for to its end, which the server sets: a statement that nobody waits for may still be committed.
+    match keep(pool, (call, attempt), large.large(), quota).await {
+        Ok(BlocksKept::Kept) => large.linked(),
+        Ok(why @ (BlocksKept::OverQuota | BlocksKept::Over)) => {
+            tracing::debug!(%call, ?why, "large blocks stay in their answer");
+            (*answer).to_owned()
+        }
+        Err(error) => {
+            tracing::debug!(%call, error = report(&error), "large blocks stay in their answer");
+            (*answer).to_owned()
+        }
+    }
 }
 
 /// Whether an answer may have blocks that become links.

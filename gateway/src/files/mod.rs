@@ -23,9 +23,9 @@ use crate::{
 };
 
 /// Files that go through this gateway at a time, in both directions, each with a piece in memory.
-const AT_A_TIME: usize = 64;
+const AT_A_TIME: usize = 128;
 /// Files of one tenant at a time: no tenant keeps the others out.
-const OF_EACH: usize = 32;
+const OF_EACH: usize = 16;
 
 /// What the endpoints for files work on.
 #[derive(Debug)]

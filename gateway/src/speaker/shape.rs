@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
-use super::header::{Shape, TurnCall};
+use super::{
+    arguments::ShownArguments,
+    header::{Shape, TurnCall},
+};
 
 /// The kinds of items that are told from a beginning to an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +41,7 @@ pub(super) enum ItemStatus {
 
 impl ItemKind {
     /// The kind of a call that the fleet runs. What would tell the client to run it is not among them.
-    pub(super) const fn of(call: &TurnCall, is_winner: bool) -> Self {
+    pub(super) fn of(call: &TurnCall, is_winner: bool) -> Self {
         if is_winner {
             return Self::Message;
         }
@@ -50,7 +53,9 @@ impl ItemKind {
             Some(Shape::FileSearchCall) => Self::FileSearch,
             Some(Shape::WebSearchCall) => Self::WebSearch,
             Some(Shape::CodeInterpreterCall) => Self::Code,
-            Some(Shape::ShellCall) => Self::Shell,
+            // Whoever reads what a shell puts out looks for its command.
+            Some(Shape::ShellCall) if has_commands(call) => Self::Shell,
+            Some(Shape::ShellCall) => Self::Mcp,
             Some(Shape::McpCall | Shape::FunctionCall | Shape::CustomToolCall) | None => Self::Mcp,
         }
     }
@@ -97,6 +102,10 @@ impl ItemKind {
             Self::Shell => "sho",
         }
     }
+}
+
+fn has_commands(call: &TurnCall) -> bool {
+    !ShownArguments::read(&call.arguments).commands().is_empty()
 }
 
 impl ClientKind {

@@ -50,7 +50,7 @@ struct WorkerFolder {
 #[derive(Debug)]
 pub(crate) struct AttemptFolder {
     folder: Tmp,
-    _within: Arc<WorkerFolder>,
+    within: Arc<WorkerFolder>,
 }
 
 /// What a program is told of a file.
@@ -96,16 +96,15 @@ impl FileFolders {
 
     fn make(&self) -> io::Result<AttemptFolder> {
         let within = self.own()?;
-        let path = within.folder.path();
-        let folder = Tmp::make_in(path, "attempt").or_else(|_closed| {
-            // Programs run as the same user, and one may have closed it.
-            fs::set_permissions(path, Permissions::from_mode(0o700))?;
-            Tmp::make_in(path, "attempt")
-        })?;
-        Ok(AttemptFolder {
-            folder,
-            _within: within,
-        })
+        let folder = {
+            let path = within.folder.path();
+            Tmp::make_in(path, "attempt").or_else(|_closed| {
+                // Programs run as the same user, and one may have closed it.
+                fs::set_permissions(path, Permissions::from_mode(0o700))?;
+                Tmp::make_in(path, "attempt")
+            })?
+        };
+        Ok(AttemptFolder { folder, within })
     }
 
     fn own(&self) -> io::Result<Arc<WorkerFolder>> {
@@ -138,6 +137,14 @@ impl WorkerFolder {
                 });
             }
         }
+    }
+}
+
+impl Drop for AttemptFolder {
+    /// A program may have closed the folder around it, and then it could not be removed.
+    fn drop(&mut self) {
+        let within = self.within.folder.path();
+        fs::set_permissions(within, Permissions::from_mode(0o700)).unwrap_or(());
     }
 }
 
@@ -273,6 +280,10 @@ mod tests {
         fs::set_permissions(within, Permissions::from_mode(0o000)).unwrap();
         assert!(folders.make().unwrap().path().exists());
         assert_eq!(mode(within), 0o700);
+        fs::set_permissions(within, Permissions::from_mode(0o000)).unwrap();
+        let within = within.to_owned();
+        drop(first);
+        assert_eq!(fs::read_dir(within).unwrap().count(), 0);
     }
 
     #[test]
