@@ -626,8 +626,8 @@ pub static ALL: &[Mutant] = &[
         sources: &[
             Source {
                 file: "dispatcher/src/waiters.rs",
-                find: "            Some(envelope) => drop(awaited.decided.send_replace(Known::Decided(envelope))),\n",
-                replace: "            Some(envelope) if fleet::mutant::on(\"answers_crossed\") => {\n                drop(waiters);\n                let call = self.undecided().pop().unwrap_or(call);\n                if let Some(awaited) = self.lock().calls.get(&call) { drop(awaited.decided.send_replace(Known::Decided(envelope))); }\n            }\n            Some(envelope) => drop(awaited.decided.send_replace(Known::Decided(envelope))),\n",
+                find: "            Some(Some(envelope)) => {\n",
+                replace: "            Some(Some(envelope)) if fleet::mutant::on(\"answers_crossed\") => {\n                drop(waiters);\n                let call = self.undecided().pop().unwrap_or(call);\n                if let Some(awaited) = self.lock().calls.get(&call) { drop(awaited.decided.send_replace(Known::Decided(envelope))); }\n            }\n            Some(Some(envelope)) => {\n",
             },
         ],
         ..NONE
