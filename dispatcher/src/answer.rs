@@ -27,7 +27,7 @@ pub(crate) struct Answer {
     pub(crate) refused: Option<(Code, String)>,
     pub(crate) call: Option<CallId>,
     /// Held until it is written to the connection.
-    pub(crate) held: Option<FileTurn>,
+    pub(crate) held: Option<Box<FileTurn>>,
 }
 
 impl Answer {
@@ -118,7 +118,7 @@ impl Answer {
     /// Once it is on its way, this is dropped.
     pub(crate) fn holding(self, held: FileTurn) -> Self {
         Self {
-            held: Some(held),
+            held: Some(Box::new(held)),
             ..self
         }
     }

@@ -207,7 +207,9 @@ async fn record(
     tenant: &Label,
 ) -> Result<Option<Answer>, Refusal> {
     let tool = tool_of(door, row)?;
-    let answer = &with_links(door, (row.call_id, from.attempt), &tool, answer).await?;
+    // Seldom more than a look at its length.
+    let linking = with_links(door, (row.call_id, from.attempt), &tool, answer);
+    let answer = &Box::pin(linking).await?;
     if proves_nothing(row, answer, tool.manifest.effect) {
         let details = json!({ "state": from.state });
         return Err(Refusal::new(Code::Conflict, STILL_IN_DOUBT).with_details(|_| details.clone()));

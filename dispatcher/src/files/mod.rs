@@ -24,8 +24,8 @@ pub(crate) async fn file(door: &Door, request: &Request<'_>) -> Result<Answer, R
     let place = chunk::Place::read(&request.headers)?;
     let turn = door.file_room.enter(&tenant)?.turn().await;
     let answer = match place {
-        Some(place) => chunk::take(door, &tenant, place, request.body).await?,
-        None => op::answer(door, &tenant, request.body).await?,
+        Some(place) => Box::pin(chunk::take(door, &tenant, place, request.body)).await?,
+        None => Box::pin(op::answer(door, &tenant, request.body)).await?,
     };
     Ok(answer.holding(turn))
 }
