@@ -26,6 +26,7 @@ use crate::commands::{ask::unanswered, connect, output};
 #[derive(Debug, clap::Args)]
 pub struct GetFile {
     /// The file: its id, or toolfleet://file/ID as in an answer
+    #[expect(clippy::doc_markdown, reason = "--help shows it as it stands here")]
     #[arg(value_parser = super::file)]
     file_id: FileId,
     /// Where it goes, a path at which there is nothing yet, or - for standard output; its own name, in this folder, without it

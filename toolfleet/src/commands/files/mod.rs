@@ -48,6 +48,7 @@ impl Files {
 #[derive(Debug, clap::Args)]
 pub struct DeleteFile {
     /// The file: its id, or toolfleet://file/ID as in an answer
+    #[expect(clippy::doc_markdown, reason = "--help shows it as it stands here")]
     #[arg(value_parser = file)]
     file_id: FileId,
     /// Whose it is
