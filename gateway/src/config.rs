@@ -64,8 +64,8 @@ pub struct Config {
     /// --strangers-max.
     #[arg(long, env = "GATEWAY_CONNECTIONS_EACH_MAX")]
     pub connections_each_max: Option<usize>,
-    /// Connections from one address, or one network of IPv6 (/64), whose last request did not say who asks; further ones are
-    /// closed at once. Behind a proxy all callers have its address: set it to as many connections as the proxy holds.
+    /// Connections from one address, or one network of IPv6 (/64), whose last request did not say who asks; further ones wait
+    /// two seconds for a place, then they are closed. Behind a proxy all callers have its address: set it to as many connections as the proxy holds.
     #[arg(long, env = "GATEWAY_STRANGERS_MAX", default_value_t = 64)]
     pub strangers_max: usize,
     /// Streams of events at a time; further ones are refused.
@@ -77,8 +77,8 @@ pub struct Config {
     /// The most bytes of a file that is sent to it; 32 MiB (33554432) are the most that the fleet keeps.
     #[arg(long, env = "GATEWAY_FILES_BYTES_MAX", default_value_t = 33_554_432)]
     pub files_bytes_max: u64,
-    /// MiB of bodies in memory at a time, beyond the first 16 KiB of each; what has no room is refused. Those of requests that did
-    /// not say who asks have an eighth of it, and at least the room for one.
+    /// MiB of bodies in memory at a time, beyond the first 16 KiB of each; what has no room is refused. Those of one token have
+    /// half of it, those of requests that did not say who asks an eighth, and each at least the room for one.
     #[arg(long, env = "GATEWAY_BODIES_MAX_MIB", default_value_t = 64)]
     pub bodies_max_mib: usize,
     /// Connections to Postgres, for the history and the tokens.

@@ -37,7 +37,7 @@ async fn a_call_that_is_stored_after_its_dispatcher_gave_up_runs_soon() {
     assert_eq!(witness.asked("a"), 0);
     let going = "INSERT INTO public.go VALUES (true)";
     sqlx::query(going).execute(pool).await.unwrap();
-    // By its moment of acceptance it is older than what a pass of the sweep looks at.
+    // This holds that one of the sweep's looks finds it, and not which: it passes without `suspect_late`, too.
     witness.until_asked("a", 1).await;
     let again = fleet
         .submit("look", &json!({"what": "a"}))
