@@ -68,6 +68,12 @@ impl Glimpse {
         self.state == "refused"
     }
 
+    /// With which code the request was refused, where it was; `unavailable` where that is a word of a later release.
+    pub(crate) fn refusal(&self) -> Option<Code> {
+        let code = self.code().unwrap_or(Code::Unavailable);
+        self.is_refused().then_some(code)
+    }
+
     /// Whether the call goes on.
     pub(crate) fn is_open(&self) -> bool {
         !self.is_refused() && self.state_of_call().is_some_and(|state| !is_decided(state))

@@ -26,6 +26,8 @@ use crate::{asked::Asked, auth::principal::Principal, refusal::Refused};
 
 /// Arguments of a call, as over NATS.
 pub(crate) const CALL_MAX: usize = Limits::DEFAULT.bytes;
+/// A message of MCP: the arguments of a call, and what stands around them.
+pub(crate) const MESSAGE_MAX: usize = CALL_MAX + 64 * 1024;
 /// A batch, as over NATS.
 pub(crate) const BATCH_MAX: usize = 8 * 1024 * 1024;
 /// What is handed in for a call, with the form around the largest answer.

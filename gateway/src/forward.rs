@@ -80,6 +80,14 @@ impl Preference {
         Ok(Self { said, column })
     }
 
+    /// Of a caller that waits so many seconds, and gets no status.
+    pub(crate) fn waiting(seconds: u64) -> Self {
+        Self {
+            said: Some(format!("wait={seconds}")),
+            column: Column::Plain,
+        }
+    }
+
     /// How long the caller waits for the outcome; `None`: not at all, or something that the door will refuse.
     pub(crate) fn wait(&self) -> Option<Duration> {
         match self.said.as_deref() {

@@ -10,6 +10,7 @@
 //!   parts, `page` what is wanted of a list, `forward` its headers on their way to NATS, `form` and `decision` its fields;
 //! - `ask` asks the dispatchers, `referents` looks at whose answers stand in arguments, `submit` makes a call and waits for it, `wait` waits for one whose id is known; `views` says why the history
 //!   cannot be read; `openapi` is the document that describes the API;
+//! - `mcp` speaks the Model Context Protocol, and `listed` has the tools that it and the API show;
 //! - `events` follows sessions for who may (`follower`), and sends what it hears; `turns` makes many calls as one
 //!   turn and tells them through the speaker; `files` brings files to the dispatchers and back, a piece at a time;
 //! - `answer` makes their answer one over HTTP, by the table in `status`; `refusal` is what the gateway says itself, `headers` their names;
@@ -33,9 +34,12 @@ mod page;
 mod query;
 
 mod ask;
+mod listed;
 mod referents;
 mod submit;
 mod wait;
+
+mod mcp;
 
 mod events;
 mod files;

@@ -10,6 +10,7 @@ use crate::{
     edge::hosts::Expected,
     events::{once::Stories, places::StreamPlaces, sessions::Sessions},
     files::Files,
+    mcp::catalogue::Catalogue,
     turns::waited::AnswersWaited,
 };
 
@@ -34,6 +35,8 @@ pub(crate) struct Gateway {
     pub(crate) answers_waited: AnswersWaited,
     /// What followers of turns are told.
     pub(crate) stories: Stories,
+    /// What is known of tools when they are called over MCP.
+    pub(crate) catalogue: Catalogue,
     /// The room for bodies.
     pub(crate) bodies: BodyRoom,
     /// Cancelled when waiting requests are to be answered with where their calls stand.

@@ -92,23 +92,41 @@ pub(crate) async fn submit_for(
     call: &Submitted,
     mut caller: oneshot::Sender<Result<Answer, Refused>>,
 ) {
+    let answered = submit_while(gateway, call, &mut caller).await;
+    if let Err(answered) = caller.send(answered) {
+        let_go(gateway, call, &answered).await;
+    }
+}
+
+/// Submits a call, and waits as long as its caller wants and is there: then the answer says where it stands.
+///
+/// # Errors
+///
+/// No dispatcher answers.
+pub(crate) async fn submit_while<T>(
+    gateway: &Gateway,
+    call: &Submitted,
+    caller: &mut oneshot::Sender<T>,
+) -> Result<Answer, Refused> {
     let until = call.preference.wait().map(|wait| Instant::now() + wait);
     // Its id is known only by the answer, so that is waited for, whoever is there.
-    let mut answered = first(gateway, call).await;
-    let mut undecided = undecided(&answered);
-    if let (Some(_), Some(until), Ok(answer)) = (undecided, until, &answered) {
-        let answer = answer.clone();
+    let answered = first(gateway, call).await;
+    if let (Some(_), Some(until), Ok(answer)) = (undecided(&answered), until, &answered) {
         tokio::select! {
             () = caller.closed() => {}
-            rest = rest(gateway, call, answer, until) => {
-                answered = rest;
-                undecided = self::undecided(&answered);
-            }
+            rest = rest(gateway, call, answer.clone(), until) => return rest,
         }
     }
-    if caller.send(answered).is_err()
-        && let Some(id) = undecided
-    {
+    answered
+}
+
+/// Cancels the call that an answer leaves open which nobody is there to get.
+pub(crate) async fn let_go(
+    gateway: &Gateway,
+    call: &Submitted,
+    answered: &Result<Answer, Refused>,
+) {
+    if let Some(id) = undecided(answered) {
         cancel(gateway, call, id).await;
     }
 }

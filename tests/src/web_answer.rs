@@ -53,9 +53,13 @@ impl WebAnswer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The code of its error, or nothing.
+    /// The code of its error, or nothing. An error of JSON-RPC, whose own code is a number, has ours in its data.
     pub fn code(&self) -> String {
-        let code = &self.json()["error"]["code"];
+        let error = &self.json()["error"];
+        let code = match error["code"].is_number() {
+            true => &error["data"]["code"],
+            false => &error["code"],
+        };
         code.as_str().unwrap_or_default().to_owned()
     }
 }

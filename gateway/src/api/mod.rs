@@ -12,6 +12,7 @@ mod decide;
 mod events;
 mod files;
 mod history;
+mod mcp;
 mod openapi;
 mod output;
 mod settle;
@@ -100,6 +101,7 @@ fn routes() -> Vec<Route> {
         get("/v1/limits", brakes::limits),
         // The token in the path is the right.
         post("/v1/completions/{token}", completion::complete).asking(Asks::Nobody),
+        post("/mcp", mcp::message),
         // Without the tools it is the same in every copy of the program.
         get("/v1/openapi.json", openapi::document).asking(Asks::TokenIfTold),
     ]

@@ -13,9 +13,8 @@ use fleet::{
     said,
     wire::{code::Code, message::Message},
 };
-use fleet_client::{Answer, Question};
-use serde::Deserialize;
-use serde_json::{json, value::RawValue};
+use fleet_client::Answer;
+use serde_json::value::RawValue;
 
 use super::{LOOKERS_AT_TOOLS, named};
 use crate::{
@@ -24,8 +23,9 @@ use crate::{
     auth::principal::Principal,
     form::Fields,
     headers::Speaker,
+    listed::{self, name_of, tools},
     query::Query,
-    refusal::{Refused, Repeatable},
+    refusal::Refused,
     state::Gateway,
 };
 
@@ -103,13 +103,8 @@ async fn listing(gateway: &Gateway, tenant: &Label, query: &Query) -> Result<Ans
     let format: Option<Format> = query.value("format", formats)?;
     let booleans = Message::fixed("true or false", "是 true 或 false");
     let strict: Option<bool> = query.value("strict", booleans)?;
-    let asked = json!({
-        "format": format.unwrap_or(Format::Full),
-        "strict": strict.unwrap_or(false),
-    });
-    let subject = gateway.dispatchers.subjects().tools(tenant);
-    let question = Question::new(subject, asked.to_string());
-    gateway.dispatchers.ask(question, Repeatable::Always).await
+    let (format, is_strict) = (format.unwrap_or(Format::Full), strict.unwrap_or(false));
+    listed::listing(&gateway.dispatchers, tenant, format, is_strict).await
 }
 
 /// The listing with those tools alone that the token is for.
@@ -125,31 +120,4 @@ fn shown(listing: &[u8], principal: &Principal) -> Result<String, Refused> {
         });
     }
     Ok(fields.to_text())
-}
-
-fn tools(listing: &[u8]) -> Result<Vec<Box<RawValue>>, Refused> {
-    #[derive(Deserialize)]
-    struct Listing {
-        tools: Vec<Box<RawValue>>,
-    }
-
-    let listing: Result<Listing, _> = serde_json::from_slice(listing);
-    let listing = listing.map_err(|_other_release| Refused::no_answer(Repeatable::Always))?;
-    Ok(listing.tools)
-}
-
-/// The name in a definition, whatever its format.
-fn name_of(definition: &RawValue) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Definition {
-        name: Option<String>,
-        function: Option<Function>,
-    }
-    #[derive(Deserialize)]
-    struct Function {
-        name: String,
-    }
-
-    let read: Definition = serde_json::from_str(definition.get()).ok()?;
-    read.name.or(read.function.map(|function| function.name))
 }

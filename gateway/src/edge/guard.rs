@@ -38,7 +38,7 @@ const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
 const SENT: HeaderValue = HeaderValue::from_static(
     "Authorization, Content-Type, Idempotency-Key, Prefer, Cache-Control, Content-Digest, Content-Disposition, Range, If-Range, \
      Repr-Digest, traceparent, tracestate, baggage, \
-     Last-Event-ID, Toolfleet-Deadline-Ms, Toolfleet-File-Name, Toolfleet-Files, Toolfleet-Language, Toolfleet-Meta, Toolfleet-On-Disconnect, Toolfleet-Priority, Toolfleet-Run, \
+     Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Toolfleet-Deadline-Ms, Toolfleet-File-Name, Toolfleet-Files, Toolfleet-Language, Toolfleet-Meta, Toolfleet-On-Disconnect, Toolfleet-Priority, Toolfleet-Run, \
      Toolfleet-Run-Deadline, Toolfleet-Session, Toolfleet-Tenant, Toolfleet-Tool-Version",
 );
 /// What a page may read.

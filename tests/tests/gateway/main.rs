@@ -31,6 +31,8 @@ mod turns;
 mod turn_outputs;
 mod turn_refusals;
 
+mod mcp;
+
 mod gaps;
 mod stream_ends;
 

@@ -198,6 +198,12 @@ pub(crate) fn endpoints(call: &str) -> Vec<(&'static str, String, String, &'stat
             &[Scope::Call, Scope::Read],
         ),
         (
+            "POST",
+            "/mcp".into(),
+            r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#.into(),
+            &[Scope::Call, Scope::Read],
+        ),
+        (
             "GET",
             "/v1/openapi.json?tools=1".into(),
             String::new(),

@@ -1,0 +1,32 @@
+//! `POST /mcp`: one message of the Model Context Protocol.
+
+use std::sync::Arc;
+
+use axum::{body::Body, extract::State, response::Response};
+
+use super::LOOKERS_AT_TOOLS;
+use crate::{
+    asked::Asked,
+    body::{self, MESSAGE_MAX},
+    edge::guard::language,
+    mcp,
+    refusal::Refused,
+    state::Gateway,
+};
+
+/// Answers a message.
+pub(super) async fn message(
+    State(gateway): State<Arc<Gateway>>,
+    asked: Asked,
+    body: Body,
+) -> Result<Response, Refused> {
+    let principal = asked.by(&LOOKERS_AT_TOOLS)?;
+    let tenant = asked.tenant(principal)?;
+    asked.query(&[])?;
+    let language = language(&asked.headers);
+    if let Err(response) = mcp::takes(&asked.headers, language) {
+        return Ok(*response);
+    }
+    let body = body::read(&gateway.bodies, &asked, body, MESSAGE_MAX).await?;
+    mcp::serve(gateway, &asked, tenant, body, language).await
+}

@@ -1,0 +1,168 @@
+//! What the gateway knows of tools when it takes a call over MCP: how each may be repeated, and what its answers are made of.
+//!
+//! It is as the dispatchers said within the last second, and decides nothing that the door does not decide again: who has it from before a
+//! change gets the door's refusal.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use fleet::{
+    definitions::Format,
+    ids::{Label, ToolName},
+};
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+use tokio::{sync::Mutex, time::Instant};
+
+use super::key_argument;
+use crate::{
+    ask::Dispatchers,
+    body::aside,
+    listed::{listed, tools},
+    refusal::Refused,
+};
+
+/// How old it may be. A tool that it does not have is asked for anew.
+const AGE_MAX: Duration = Duration::from_secs(1);
+
+/// Of all tools, listed for models or not. It has an entry for each tool of the fleet and for no other.
+#[derive(Debug, Default)]
+pub(crate) struct Catalogue(Mutex<LastLook>);
+
+/// What came of the last questions.
+#[derive(Debug, Default)]
+struct LastLook {
+    seen: Option<AsSeen>,
+    /// When the last one failed, and why.
+    failed: Option<(Instant, Refused)>,
+}
+
+#[derive(Debug)]
+struct AsSeen {
+    /// When it was asked for.
+    at: Instant,
+    tools: HashMap<String, Arc<ToolFacts>>,
+}
+
+/// What is known of one tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ToolFacts {
+    /// Whether it may change something.
+    pub(super) writes: bool,
+    /// Whether the door makes a key of the arguments of its calls.
+    pub(super) has_own_keys: bool,
+    /// The argument that names the intention, at a tool that writes.
+    pub(super) key_argument: String,
+    /// Whether its results are made of blocks.
+    pub(super) is_content: bool,
+}
+
+impl Catalogue {
+    /// What is known of this tool; `None`: there is none of that name. Everybody who asks meanwhile waits for one question.
+    ///
+    /// # Errors
+    ///
+    /// The dispatchers do not answer.
+    pub(super) async fn facts(
+        &self,
+        dispatchers: &Dispatchers,
+        tenant: &Label,
+        tool: &ToolName,
+    ) -> Result<Option<Arc<ToolFacts>>, Refused> {
+        let asked = Instant::now();
+        let mut last = self.0.lock().await;
+        if let Some(seen) = &last.seen {
+            let found = seen.tools.get(tool.as_str());
+            let is_fresh = match found {
+                Some(_) => asked.duration_since(seen.at) < AGE_MAX,
+                // Who asked while somebody else was asking has the answer.
+                None => seen.at >= asked,
+            };
+            if is_fresh {
+                return Ok(found.cloned());
+            }
+        }
+        // Else each would wait for a failure of its own, one after the other.
+        if let Some((at, refused)) = &last.failed
+            && *at >= asked
+        {
+            return Err(refused.clone());
+        }
+        match look(dispatchers, tenant).await {
+            Ok(seen) => {
+                let found = seen.tools.get(tool.as_str()).cloned();
+                last.seen = Some(seen);
+                Ok(found)
+            }
+            Err(refused) => {
+                last.failed = Some((Instant::now(), refused.clone()));
+                Err(refused)
+            }
+        }
+    }
+}
+
+async fn look(dispatchers: &Dispatchers, tenant: &Label) -> Result<AsSeen, Refused> {
+    let at = Instant::now();
+    let bytes = listed(dispatchers, tenant, Format::Full).await?;
+    let tools = aside(bytes.len(), move || read(&bytes)).await??;
+    Ok(AsSeen { at, tools })
+}
+
+fn read(listing: &[u8]) -> Result<HashMap<String, Arc<ToolFacts>>, Refused> {
+    let definitions = tools(listing)?;
+    let facts = definitions
+        .iter()
+        .filter_map(|definition| facts_of(definition));
+    Ok(facts.collect())
+}
+
+/// Of a definition in the format `full`.
+fn facts_of(definition: &RawValue) -> Option<(String, Arc<ToolFacts>)> {
+    #[derive(Deserialize)]
+    struct FullDefinition {
+        name: String,
+        effect: String,
+        key: String,
+        #[serde(default)]
+        output: Option<String>,
+        input_schema: Value,
+    }
+
+    let read: FullDefinition = serde_json::from_str(definition.get()).ok()?;
+    let writes = read.effect != "read";
+    let facts = ToolFacts {
+        writes,
+        has_own_keys: read.key == "from_arguments",
+        key_argument: match writes {
+            true => key_argument::name(&read.input_schema),
+            false => String::new(),
+        },
+        is_content: read.output.as_deref() == Some("content"),
+    };
+    Some((read.name, Arc::new(facts)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_known_of_a_tool_is_what_its_definition_says() {
+        let listing = json!({"tools": [
+            {"name": "look", "effect": "read", "key": "optional", "input_schema": {}},
+            {"name": "draw", "effect": "idempotent", "key": "optional", "input_schema": {}, "output": "content"},
+            {"name": "charge", "effect": "once", "key": "from_arguments", "input_schema": {"properties": {"idempotency_key": {}}}},
+            {"name": "later", "effect": "of_a_later_release", "key": "other", "input_schema": {}},
+            {"odd": 1},
+        ]});
+        let read = read(listing.to_string().as_bytes()).unwrap();
+        assert_eq!(read.len(), 4);
+        let of = |name: &str| (*read[name]).clone();
+        assert!(!of("look").writes && of("draw").writes && of("later").writes);
+        assert!(of("draw").is_content && !of("charge").is_content);
+        assert!(of("charge").has_own_keys && !of("draw").has_own_keys);
+        assert_eq!(of("charge").key_argument, "toolfleet_idempotency_key");
+    }
+}

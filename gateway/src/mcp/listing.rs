@@ -1,0 +1,206 @@
+//! `tools/list`: the tools that who asks may call, by name, so many at a time.
+
+use fleet::{
+    definitions::Format,
+    ids::{Label, ToolName},
+    wire::message::Message,
+};
+use serde::Serialize;
+use serde_json::{Value, json, value::RawValue};
+
+use super::{
+    definition::McpTool,
+    get,
+    message::RpcRequest,
+    revision::Revision,
+    rpc::{RpcError, SERVER_INFO, result_type, server_info},
+};
+use crate::{
+    auth::principal::Principal,
+    body::aside,
+    listed::{listed, tools},
+    refusal::Refused,
+    state::Gateway,
+};
+
+/// The most tools of a page.
+const PAGE: usize = 200;
+/// How long a list holds, in milliseconds: a tool that is applied is called by its name before.
+const HOLDS_MS: u64 = 5_000;
+
+/// The result of `tools/list`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ToolPage {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_type: Option<&'static str>,
+    tools: Vec<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    cache: Option<CacheHints>,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<Value>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CacheHints {
+    ttl_ms: u64,
+    cache_scope: &'static str,
+}
+
+/// Why there is no page.
+#[derive(Debug)]
+pub(super) enum NoPage {
+    /// The request is not right.
+    Wrong(RpcError),
+    /// The dispatchers do not say which tools there are.
+    Refused(Refused),
+}
+
+impl From<RpcError> for NoPage {
+    fn from(error: RpcError) -> Self {
+        Self::Wrong(error)
+    }
+}
+
+impl From<Refused> for NoPage {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+/// The page that a request asks for.
+///
+/// # Errors
+///
+/// The cursor is none of ours, or the dispatchers do not answer.
+pub(super) async fn page(
+    gateway: &Gateway,
+    tenant: &Label,
+    principal: &Principal,
+    revision: Revision,
+    request: &RpcRequest,
+) -> Result<ToolPage, NoPage> {
+    let after = cursor(request)?;
+    let bytes = listed(&gateway.dispatchers, tenant, Format::Mcp).await?;
+    let principal = principal.clone();
+    let shown = aside(bytes.len(), move || shown(&bytes, &principal)).await??;
+    Ok(paged(shown, after.as_ref(), revision))
+}
+
+/// Behind which name the page begins.
+fn cursor(request: &RpcRequest) -> Result<Option<ToolName>, RpcError> {
+    let Some(cursor) = request.params.get("cursor") else {
+        return Ok(None);
+    };
+    if &cursor[..] == b"null" {
+        return Ok(None);
+    }
+    let name = request
+        .params
+        .text("cursor")
+        .and_then(|text| text.parse().ok());
+    name.map(Some).ok_or_else(|| {
+        RpcError::invalid_params(Message::fixed(
+            "this cursor is none that a list of tools has named",
+            "这个 cursor 不是工具列表给出的",
+        ))
+    })
+}
+
+/// What a client is shown of a listing, by name.
+fn shown(listing: &[u8], principal: &Principal) -> Result<Vec<McpTool>, Refused> {
+    let definitions = tools(listing)?;
+    let own = definitions.iter().filter_map(|one| McpTool::of(one));
+    let own = own.filter(|tool| principal.may_use(&tool.name) && tool.name != get::NAME);
+    let mut shown: Vec<McpTool> = own.chain([McpTool::get()]).collect();
+    shown.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(shown)
+}
+
+fn paged(shown: Vec<McpTool>, after: Option<&ToolName>, revision: Revision) -> ToolPage {
+    let first = after.map_or(0, |after| {
+        shown.partition_point(|tool| tool.name.as_str() <= after.as_str())
+    });
+    let rest = shown.len() - first;
+    let page: Vec<McpTool> = shown.into_iter().skip(first).take(PAGE).collect();
+    let last = page.last().filter(|_| rest > PAGE);
+    let is_modern = revision == Revision::Modern;
+    ToolPage {
+        result_type: result_type(revision),
+        next_cursor: last.map(|last| last.name.clone()),
+        tools: page.into_iter().map(|tool| tool.definition).collect(),
+        cache: is_modern.then_some(CacheHints {
+            ttl_ms: HOLDS_MS,
+            cache_scope: "private",
+        }),
+        meta: is_modern.then(|| json!({ SERVER_INFO: server_info() })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listing(names: impl Iterator<Item = String>) -> String {
+        let tools: Vec<Value> = names
+            .map(|name| json!({"name": name, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}}))
+            .collect();
+        json!({ "tools": tools }).to_string()
+    }
+
+    fn names(page: &ToolPage) -> Vec<String> {
+        let name = |tool: &RawValue| {
+            let tool: Value = serde_json::from_str(tool.get()).unwrap();
+            tool["name"].as_str().unwrap().to_owned()
+        };
+        page.tools.iter().map(|tool| name(tool)).collect()
+    }
+
+    #[test]
+    fn pages_have_every_tool_once_whatever_changes_between_them() {
+        let all = listing((0..450).map(|number| format!("t{number:03}")));
+        let of = |after: Option<&str>| {
+            let after = after.map(|after| after.parse().unwrap());
+            let shown = shown(all.as_bytes(), &Principal::Anyone).unwrap();
+            paged(shown, after.as_ref(), Revision::Modern)
+        };
+        let mut seen = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let page = of(cursor.as_deref());
+            assert!(page.tools.len() <= PAGE);
+            seen.extend(names(&page));
+            match page.next_cursor {
+                Some(next) => cursor = Some(next),
+                None => break,
+            }
+        }
+        assert_eq!(seen.len(), 451);
+        assert!(seen.is_sorted() && seen.contains(&get::NAME.to_owned()));
+        // A tool that is gone meanwhile, and a cursor behind the last.
+        assert_eq!(names(&of(Some("t449_gone"))), [get::NAME]);
+        assert!(names(&of(Some("zzz"))).is_empty());
+    }
+
+    #[test]
+    fn a_list_of_the_older_revision_has_no_marks_of_the_newer() {
+        let shown = || {
+            shown(
+                listing(["a".to_owned()].into_iter()).as_bytes(),
+                &Principal::Anyone,
+            )
+            .unwrap()
+        };
+        let old = serde_json::to_value(paged(shown(), None, Revision::Legacy)).unwrap();
+        assert_eq!(old.as_object().unwrap().len(), 1, "{old}");
+        let new = serde_json::to_value(paged(shown(), None, Revision::Modern)).unwrap();
+        assert_eq!(
+            (&new["ttlMs"], &new["cacheScope"]),
+            (&json!(5_000), &json!("private"))
+        );
+        assert_eq!(new["resultType"], "complete");
+    }
+}

@@ -1,0 +1,34 @@
+//! The Model Context Protocol: the fleet's tools for every client that speaks it, over one POST a message.
+//!
+//! Nothing here decides about a call: what a client asks for is submitted as any caller's call is, and what comes of it is told in the
+//! protocol's words. The modules stand in the order in which a message meets them:
+//!
+//! - `forms` looks at what a request says of its body and of the answer, `message` takes the message apart (`members` without touching
+//!   a byte), `negotiate` says which `revision` of the protocol it speaks, and `rpc` is how it is answered;
+//! - `handshake` tells who serves; `definition` and `listing` show the tools, with the `key_argument` of those that write;
+//! - `called` is a call as it is asked for, `catalogue` what is known of its tool, `derived_key` and `earlier` keep it from happening
+//!   twice without a key of its own, `attempts` submits it;
+//! - `envelope` reads what came of it, `words` says it to a model, and `result` is the answer.
+
+mod attempts;
+mod called;
+pub(crate) mod catalogue;
+mod definition;
+mod derived_key;
+mod earlier;
+mod envelope;
+mod forms;
+mod get;
+mod handshake;
+mod key_argument;
+mod listing;
+mod members;
+mod message;
+mod negotiate;
+mod result;
+mod revision;
+mod rpc;
+mod serve;
+mod words;
+
+pub(crate) use serve::{serve, takes};

@@ -1,0 +1,225 @@
+//! How a message is answered: a result or an error of JSON-RPC 2.0, with the status over HTTP that goes with it.
+
+use axum::{body::Body, http::StatusCode, response::Response};
+use fleet::{
+    call::Language,
+    said,
+    wire::{code::Code, message::Message},
+};
+use serde::Serialize;
+use serde_json::{Value, json, value::RawValue};
+
+use super::revision::{Revision, SERVED};
+use crate::{
+    answer,
+    headers::{ANSWER, Speaker},
+    refusal::Refused,
+};
+
+/// The id of a request, as it was sent: a string or a whole number.
+#[derive(Debug, Clone)]
+pub(super) struct RpcId(pub(super) Box<RawValue>);
+
+/// An error of the protocol. What becomes of a call is none: it is a result that says so.
+#[derive(Debug, Clone)]
+pub(super) struct RpcError {
+    number: i32,
+    status: StatusCode,
+    what: Message,
+    data: Value,
+}
+
+impl RpcError {
+    /// The body is no JSON; `what` and `code` say what is wrong with it.
+    pub(super) fn parse(code: &str, what: Message) -> Self {
+        Self::new(-32_700, StatusCode::BAD_REQUEST, code, what)
+    }
+
+    /// It is JSON, and no message.
+    pub(super) fn invalid_request(what: Message) -> Self {
+        let code = Code::InvalidArguments.as_str();
+        Self::new(-32_600, StatusCode::BAD_REQUEST, code, what)
+    }
+
+    /// A header of HTTP says what cannot be answered.
+    pub(super) fn not_like_this(status: StatusCode, what: Message) -> Self {
+        Self::new(-32_600, status, Code::HeaderInvalid.as_str(), what)
+    }
+
+    /// No such method is served in this revision.
+    pub(super) fn unknown_method(revision: Revision, method: &str) -> Self {
+        let status = match revision {
+            Revision::Modern => StatusCode::NOT_FOUND,
+            // There it would mean that a session is over.
+            Revision::Legacy => StatusCode::OK,
+        };
+        let method: String = method.chars().take(100).collect();
+        let what = said!(
+            "this server has no method {method}; docs/mcp.md lists those that it has",
+            "这个服务器没有方法 {method}；docs/mcp.md 列出了所有方法"
+        );
+        Self::new(-32_601, status, Code::NotFound.as_str(), what)
+    }
+
+    /// The parameters are not right.
+    pub(super) fn invalid_params(what: Message) -> Self {
+        let code = Code::InvalidArguments.as_str();
+        Self::new(-32_602, StatusCode::OK, code, what)
+    }
+
+    /// The parameters lack what says how the message is to be read.
+    pub(super) fn malformed_meta(what: Message) -> Self {
+        Self {
+            status: StatusCode::BAD_REQUEST,
+            ..Self::invalid_params(what)
+        }
+    }
+
+    /// There is no such tool for who asks.
+    pub(super) fn unknown_tool(name: &str) -> Self {
+        let name: String = name.chars().take(100).collect();
+        let what = said!(
+            "there is no tool named {name}; tools/list has those that there are",
+            "没有名为 {name} 的工具；可用的工具见 tools/list"
+        );
+        let code = Code::UnknownTool.as_str();
+        Self::new(-32_602, StatusCode::OK, code, what)
+    }
+
+    /// A header is missing, stands there twice, or says something else than the body.
+    pub(super) fn header_mismatch(what: Message) -> Self {
+        let code = Code::HeaderInvalid.as_str();
+        Self::new(-32_020, StatusCode::BAD_REQUEST, code, what)
+    }
+
+    /// The message speaks a revision that is not served.
+    pub(super) fn unsupported(requested: &str) -> Self {
+        let what = Message::fixed(
+            "this server does not speak this version of the protocol",
+            "这个服务器不支持这个协议版本",
+        );
+        let requested: String = requested.chars().take(100).collect();
+        let error = Self::new(
+            -32_022,
+            StatusCode::BAD_REQUEST,
+            Code::HeaderInvalid.as_str(),
+            what,
+        );
+        error
+            .with("supported", json!(SERVED))
+            .with("requested", json!(requested))
+    }
+
+    /// What the gateway refuses of a request that is about no call.
+    pub(super) fn refused(refused: &Refused, language: Language) -> Self {
+        let envelope = refused.envelope(language);
+        let error = envelope.error.expect("a refusal has an error");
+        let what = Message::new(error.message.clone(), error.message);
+        let internal = Self::new(-32_603, StatusCode::OK, error.code.as_str(), what);
+        internal.with("retry_after_ms", json!(error.retry_after_ms))
+    }
+
+    fn new(number: i32, status: StatusCode, code: &str, what: Message) -> Self {
+        Self {
+            number,
+            status,
+            what,
+            data: json!({ "code": code }),
+        }
+    }
+
+    fn with(mut self, name: &str, value: Value) -> Self {
+        self.data[name] = value;
+        self
+    }
+
+    /// The answer. `id`: of the request, where it could be read.
+    pub(super) fn told(&self, id: Option<&RpcId>, language: Language) -> Response {
+        let mut whole = json!({
+            "jsonrpc": "2.0",
+            "error": {
+                "code": self.number,
+                "message": self.what.told(language),
+                "data": self.data,
+            },
+        });
+        if let Some(RpcId(id)) = id {
+            whole["id"] = serde_json::from_str(id.get()).expect("an id was read before");
+        }
+        answer::plain(whole.to_string(), Speaker::Gateway, self.status)
+    }
+}
+
+/// The answer with this result. `speaker`: who has made it.
+pub(super) fn completed(id: &RpcId, result: &impl Serialize, speaker: Speaker) -> Response {
+    #[derive(Serialize)]
+    struct Completed<'a, T> {
+        jsonrpc: &'static str,
+        id: &'a RawValue,
+        result: &'a T,
+    }
+
+    let whole = Completed {
+        jsonrpc: "2.0",
+        id: &id.0,
+        result,
+    };
+    let body = serde_json::to_vec(&whole).expect("an answer has only string keys");
+    answer::plain(body, speaker, StatusCode::OK)
+}
+
+/// A notification is taken: there is nothing to say.
+pub(super) fn taken() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::ACCEPTED;
+    let headers = response.headers_mut();
+    headers.insert(ANSWER, Speaker::Gateway.value());
+    response
+}
+
+/// Marks an answer of the revision that has marks: it is complete.
+pub(super) const fn result_type(revision: Revision) -> Option<&'static str> {
+    match revision {
+        Revision::Modern => Some("complete"),
+        Revision::Legacy => None,
+    }
+}
+
+/// Who serves, in the answers of the revision that has no handshake.
+pub(super) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+
+/// Who serves.
+pub(super) fn server_info() -> Value {
+    json!({ "name": "toolfleet", "version": env!("CARGO_PKG_VERSION") })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::header::CONTENT_TYPE;
+
+    use super::{super::revision::MODERN, *};
+
+    #[test]
+    fn an_id_comes_back_as_it_was_sent() {
+        for id in [
+            "1",
+            "-7",
+            "1152921504606846976",
+            "\"a\\u4e2d\"",
+            "123456789012345678901234567890",
+        ] {
+            let id = RpcId(RawValue::from_string(id.to_owned()).unwrap());
+            let error = RpcError::unknown_tool("x").told(Some(&id), Language::En);
+            assert_eq!(error.status(), 200);
+            assert_eq!(error.headers()[CONTENT_TYPE], "application/json");
+        }
+    }
+
+    #[test]
+    fn versions_that_are_served_are_named_in_the_refusal_of_others() {
+        let error = RpcError::unsupported("1900-01-01");
+        assert_eq!(error.number, -32_022);
+        assert_eq!(error.data["requested"], "1900-01-01");
+        assert_eq!(error.data["supported"][0], MODERN);
+    }
+}
