@@ -1,7 +1,7 @@
 # The verbs of daily work. `make` alone lists them; what needs more than a line is a program.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build program install demo dev test test-fast prove openapi chaos chaos-mutants lint fmt schema docs deny deny-offline bench bench-arguments
+.PHONY: help setup build program install demo dev test test-fast prove openapi mcp chaos chaos-mutants lint fmt schema docs deny deny-offline bench bench-arguments
 
 # A shell that has not been restarted since rustup came does not have it on its PATH yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -68,6 +68,9 @@ prove: build ## the black-box proofs in full, every test that waits out a lease,
 
 openapi: program ## schemathesis tries the document of the API against a gateway (installed from PyPI the first time); SHORT=--short
 	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/openapi/run.py --toolfleet "$(TOOLFLEET)" $(SHORT)
+
+mcp: build ## the conformance suite of MCP tries a gateway, its fixtures being tools of a worker (installed from npm the first time); SHORT=--short
+	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/mcp/run.py --toolfleet "$(TOOLFLEET)" --fixtures "$(dir $(TOOLFLEET))fleet_tests_mcp" $(SHORT)
 
 chaos: build ## a fleet under fire; SEED=7 or SEED=1-20, SECONDS=60, MODE=safety or liveness, CHAOS=further options
 	$(TOOLS) "$(CHAOS_PROGRAM)" run --seeds $(SEED) --seconds $(SECONDS) --mode $(MODE) $(CHAOS)

