@@ -11,6 +11,7 @@
 //! figures     rates, percentiles, ratios
 //! tally       compares the answers with the effects
 //! way         NATS or HTTP: how a request goes out and an answer comes back
+//! mcp         requests and answers in the Model Context Protocol
 //! load        sends requests and reads answers
 //! ledger      the questions to Postgres
 //! nats        the questions to NATS
@@ -38,6 +39,8 @@ mod answer;
 mod figures;
 
 mod tally;
+
+mod mcp;
 
 mod way;
 

@@ -21,7 +21,7 @@ use crate::{
     report::{CURVE, Measured},
     tally::{Tally, Verdict},
     way::{Arrival, GatewayPlace, Way},
-    workload::{Mode, Requests, Via, Workload},
+    workload::{Mode, Requests, Workload},
 };
 
 /// How often to look whether all calls are over: when they nearly are, and at least.
@@ -173,12 +173,9 @@ impl Bench<'_> {
         workload: &Workload,
     ) -> impl AsyncFnOnce(usize) -> anyhow::Result<(Way, BoxStream<'static, Arrival>)> + use<> {
         let client = self.bus.client.clone();
-        let gateway = self
-            .gateway
-            .cloned()
-            .filter(|_place| workload.via == Via::Http);
+        let gateway = self.gateway.cloned().zip(workload.via.spoken());
         async move |slots| match gateway {
-            Some(place) => Ok(Way::http(&place, slots)),
+            Some((place, spoken)) => Ok(Way::http(&place, spoken, slots)),
             None => Way::nats(&client).await,
         }
     }

@@ -17,7 +17,10 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::workload::Request;
+use crate::{
+    mcp,
+    workload::{Request, Spoken},
+};
 
 /// Where a gateway is.
 #[derive(Debug, Clone)]
@@ -77,14 +80,24 @@ impl Way {
     }
 
     /// Over HTTP, with its answers.
-    pub(crate) fn http(place: &GatewayPlace, slots: usize) -> (Self, BoxStream<'static, Arrival>) {
+    pub(crate) fn http(
+        place: &GatewayPlace,
+        spoken: Spoken,
+        slots: usize,
+    ) -> (Self, BoxStream<'static, Arrival>) {
         let (answers, heard) = mpsc::channel(slots);
         let mut serving = JoinSet::new();
         let mut connections = Vec::with_capacity(slots);
         for slot in 0..slots {
             let (sender, requests) = mpsc::channel(1);
             connections.push(sender);
-            serving.spawn(serve(place.clone(), slot, requests, answers.clone()));
+            serving.spawn(serve(
+                place.clone(),
+                spoken,
+                slot,
+                requests,
+                answers.clone(),
+            ));
         }
         let way = Self::Http {
             connections,
@@ -141,13 +154,14 @@ fn arrival(inbox: &Inbox, message: &Message) -> Option<Arrival> {
 /// The connection of one caller, made when it is needed.
 async fn serve(
     place: GatewayPlace,
+    spoken: Spoken,
     slot: usize,
     mut requests: Receiver<(u64, Request)>,
     answers: Sender<Arrival>,
 ) {
     let mut connection = None;
     while let Some((number, request)) = requests.recv().await {
-        let answer = ask(&place, &mut connection, request).await;
+        let answer = ask(&place, spoken, &mut connection, number, request).await;
         let arrival = Arrival {
             slot,
             number,
@@ -165,7 +179,13 @@ struct Connection {
     _driving: JoinSet<()>,
 }
 
-async fn ask(place: &GatewayPlace, kept: &mut Option<Connection>, request: Request) -> Back {
+async fn ask(
+    place: &GatewayPlace,
+    spoken: Spoken,
+    kept: &mut Option<Connection>,
+    number: u64,
+    request: Request,
+) -> Back {
     let connection = match kept.take() {
         Some(connection) if !connection.sender.is_closed() => connection,
         _none => match connect(place.address).await {
@@ -174,13 +194,16 @@ async fn ask(place: &GatewayPlace, kept: &mut Option<Connection>, request: Reque
         },
     };
     let connection = kept.insert(connection);
-    let request = http(place, request);
+    let request = http(place, spoken, number, request);
     let answered = async {
         let answer = connection.sender.send_request(request).await?;
         answer.into_body().collect().await
     };
     match answered.await {
-        Ok(body) => Back::Answer(body.to_bytes()),
+        Ok(body) => Back::Answer(match spoken {
+            Spoken::Api => body.to_bytes(),
+            Spoken::Mcp { .. } => mcp::answer(&body.to_bytes()),
+        }),
         Err(_broken) => {
             *kept = None;
             Back::Broken
@@ -204,8 +227,20 @@ async fn connect(address: SocketAddr) -> anyhow::Result<Connection> {
 }
 
 /// The same request over HTTP.
-fn http(place: &GatewayPlace, request: Request) -> HttpRequest<Full<Bytes>> {
+fn http(
+    place: &GatewayPlace,
+    spoken: Spoken,
+    number: u64,
+    mut request: Request,
+) -> HttpRequest<Full<Bytes>> {
     let (path, tenant) = path(&request.subject);
+    let path = match (spoken, path.strip_prefix(CALL)) {
+        (Spoken::Mcp { keys }, Some(tool)) => {
+            mcp::ask(number, tool, keys, &mut request.headers, &mut request.body);
+            mcp::PATH.to_owned()
+        }
+        (Spoken::Api | Spoken::Mcp { .. }, _) => path,
+    };
     let token = format!("Bearer {}", place.token.expose_secret());
     let mut http = HttpRequest::post(path)
         .header(header::HOST, place.address.to_string())
@@ -220,12 +255,15 @@ fn http(place: &GatewayPlace, request: Request) -> HttpRequest<Full<Bytes>> {
     http.expect("the headers of a workload are fit for HTTP")
 }
 
+/// What the path of a call begins with.
+const CALL: &str = "/v1/call/";
+
 /// The endpoint and the tenant of a subject: `<prefix>.v1.<tenant>.call.<tool>`, or `<prefix>.v1.<tenant>.batch`.
 fn path(subject: &str) -> (String, &str) {
     let mut words = subject.rsplit('.');
     match (words.next(), words.next(), words.next()) {
         (Some("batch"), Some(tenant), _) => ("/v1/batch".to_owned(), tenant),
-        (Some(tool), Some(_call), Some(tenant)) => (format!("/v1/call/{tool}"), tenant),
+        (Some(tool), Some(_call), Some(tenant)) => (format!("{CALL}{tool}"), tenant),
         _other => unreachable!("a workload makes no other subjects"),
     }
 }

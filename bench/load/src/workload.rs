@@ -21,6 +21,10 @@ pub enum Via {
     Nats,
     /// A gateway, on a connection for each caller
     Http,
+    /// The same in the Model Context Protocol, with a key in each request that has one over NATS
+    Mcp,
+    /// The same as its clients ask that know of no keys
+    McpWithoutKeys,
 }
 
 impl Via {
@@ -29,8 +33,32 @@ impl Via {
         match self {
             Self::Nats => "nats",
             Self::Http => "http",
+            Self::Mcp => "mcp",
+            Self::McpWithoutKeys => "mcp_without_keys",
         }
     }
+
+    /// What is spoken to a gateway; `None`: nothing is.
+    pub const fn spoken(self) -> Option<Spoken> {
+        match self {
+            Self::Nats => None,
+            Self::Http => Some(Spoken::Api),
+            Self::Mcp => Some(Spoken::Mcp { keys: true }),
+            Self::McpWithoutKeys => Some(Spoken::Mcp { keys: false }),
+        }
+    }
+}
+
+/// What is spoken to a gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spoken {
+    /// Its API.
+    Api,
+    /// The Model Context Protocol.
+    Mcp {
+        /// Whether requests say the keys of their calls.
+        keys: bool,
+    },
 }
 
 /// How calls are made.

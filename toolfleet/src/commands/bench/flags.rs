@@ -27,7 +27,7 @@ pub struct BenchArgs {
     /// What to call, separated by commas: read, idempotent, once, transaction; one after the other
     #[arg(long, value_name = "EFFECTS", value_delimiter = ',', default_value = "read,idempotent,once,transaction", value_parser = one_of::<Effect>(Effect::ALL, Effect::as_str))]
     pub(super) effect: Vec<Effect>,
-    /// How calls reach the fleet, one after the other for each effect: nats, http, separated by commas; http is for callers who wait
+    /// How calls reach the fleet, one after the other for each effect: nats, http, mcp, mcp-without-keys, separated by commas; all but nats are for callers who wait
     #[arg(
         long,
         value_name = "WAYS",
@@ -104,7 +104,7 @@ pub struct BenchArgs {
     /// The same database as sql tools see it; without it no transactions are measured
     #[arg(long, env = "WORKER_TOOL_DATABASE_URL", hide_env_values = true, value_parser = secret)]
     pub(super) tool_database_url: Option<SecretString>,
-    /// The gateway for --via http, as `http://host:port`; with --dev one of its own
+    /// The gateway for --via http and mcp, as `http://host:port`; with --dev one of its own
     #[arg(long, value_name = "URL", env = "TOOLFLEET_GATEWAY_URL")]
     pub(super) gateway_url: Option<String>,
     /// A token for it with the scope `call`, for every tenant
@@ -127,7 +127,7 @@ Examples:
   toolfleet bench --dev --effect once --rate 5000 --seconds 60 --json
   toolfleet bench --dev --effect read --hits 90 --floor
   toolfleet bench --dev --effect once --with breaker,rate_limit
-  toolfleet bench --dev --effect once --via nats,http --in-flight 256
+  toolfleet bench --dev --effect once --via nats,http,mcp --in-flight 64
   toolfleet bench --dev --effect idempotent --mode batch --batch 1000
 
 Without --dev it loads the fleet of --nats-url and --database-url: use one that no program depends on. It applies tools named

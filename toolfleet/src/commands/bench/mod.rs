@@ -26,7 +26,7 @@ use fleet::{
 use tokio_util::sync::CancellationToken;
 pub(super) use toolfleet_load::BenchWorker;
 use toolfleet_load::{
-    Ledger, Mode, Plan, Progress, Site, Via,
+    Ledger, Mode, Plan, Progress, Site,
     floor::{self, Floor},
     report::Report,
 };
@@ -81,16 +81,16 @@ impl BenchArgs {
                     .to_owned();
             return Err(UsageError(what).into());
         }
-        let over_http = self.via.contains(&Via::Http);
+        let over_http = self.is_over_http();
         if over_http && (self.rate.is_some() || self.in_flight > HTTP_MAX) {
             let what = format!(
-                "--via http is a connection for each caller: leave --rate out, and have at most {HTTP_MAX} in flight"
+                "--via http and mcp are a connection for each caller: leave --rate out, and have at most {HTTP_MAX} in flight"
             );
             return Err(UsageError(what).into());
         }
         if over_http && !self.dev && (self.gateway_url.is_none() || self.gateway_token.is_none()) {
             let what =
-                "--via http needs --gateway-url and --gateway-token, or --dev for one of its own"
+                "--via http and mcp need --gateway-url and --gateway-token, or --dev for one of its own"
                     .to_owned();
             return Err(UsageError(what).into());
         }
@@ -116,6 +116,11 @@ impl BenchArgs {
             () = asked => stop.cancel(),
         }
         running.await
+    }
+
+    /// Whether some calls go through a gateway.
+    fn is_over_http(&self) -> bool {
+        self.via.iter().any(|via| via.spoken().is_some())
     }
 
     /// Checks every flag before anything is started.
@@ -180,7 +185,7 @@ impl BenchArgs {
     ) -> anyhow::Result<ExitCode> {
         progress.step("starting");
         let (mut stage, mut ledger) = if self.dev {
-            let gateways = u16::from(self.via.contains(&Via::Http));
+            let gateways = u16::from(self.is_over_http());
             let started = Stage::of_its_own(self.dispatchers, gateways, stop).await?;
             let Some(stage) = started else {
                 return Ok(ExitCode::from(FAILED));
