@@ -24,6 +24,7 @@ use crate::{
     auth::Authority,
     body::BodyRoom,
     config::{Auth, Config},
+    desk::CallDesk,
     edge::{
         hosts::Expected,
         listener::Serving,
@@ -33,7 +34,6 @@ use crate::{
     error::RunError,
     events::{keeper::Keeper, once::Stories, places::StreamPlaces, sessions::Sessions},
     files::Files,
-    mcp::catalogue::Catalogue,
     state::Gateway,
     turns::waited::AnswersWaited,
     views::STATEMENT_MAX,
@@ -115,6 +115,7 @@ impl Started {
         let dispatchers = Dispatchers::new(&bus).await?;
         let (stopping, tasks) = (CancellationToken::new(), TaskTracker::new());
         let keeper = Keeper::new(bus.clone(), dispatchers.client().clone(), tasks.clone());
+        let desk = CallDesk::new(dispatchers.clone(), stopping.clone(), tasks.clone());
         let gateway = Arc::new(Gateway {
             dispatchers,
             sessions: Sessions::new(keeper, views.clone(), tasks.clone(), stopping.clone()),
@@ -123,7 +124,7 @@ impl Started {
             }),
             files: Files::new(config.files_bytes_max, KnownFileKeys::new(views.clone())),
             stories: Stories::default(),
-            catalogue: Catalogue::default(),
+            desk: Arc::new(desk),
             bodies: BodyRoom::new(config.bodies_max_mib),
             views,
             expected: Expected::new(config.listen, &config.allowed_hosts, &config.cors_origins),

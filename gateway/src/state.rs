@@ -1,5 +1,7 @@
 //! What every endpoint needs, as data. None of it decides anything: another gateway has the same.
 
+use std::sync::Arc;
+
 use fleet::store::PgPool;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -7,10 +9,10 @@ use crate::{
     ask::Dispatchers,
     auth::Authority,
     body::BodyRoom,
+    desk::CallDesk,
     edge::hosts::Expected,
     events::{once::Stories, places::StreamPlaces, sessions::Sessions},
     files::Files,
-    mcp::catalogue::Catalogue,
     turns::waited::AnswersWaited,
 };
 
@@ -35,8 +37,8 @@ pub(crate) struct Gateway {
     pub(crate) answers_waited: AnswersWaited,
     /// What followers of turns are told.
     pub(crate) stories: Stories,
-    /// What is known of tools when they are called over MCP.
-    pub(crate) catalogue: Catalogue,
+    /// Where calls are made and waited for: with the same dispatchers, stop and tasks.
+    pub(crate) desk: Arc<CallDesk>,
     /// The room for bodies.
     pub(crate) bodies: BodyRoom,
     /// Cancelled when waiting requests are to be answered with where their calls stand.

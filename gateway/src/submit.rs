@@ -16,10 +16,10 @@ use tokio::{
 
 use crate::{
     answer::Glimpse,
+    desk::CallDesk,
     forward::Preference,
     headers::{IDEMPOTENCY_KEY, PREFER},
     refusal::{Refused, Repeatable},
-    state::Gateway,
     wait::{WaitUntil, wait},
 };
 
@@ -49,12 +49,12 @@ impl Submitted {
         self.headers.get(IDEMPOTENCY_KEY.as_str()).is_some()
     }
 
-    fn question(&self, gateway: &Gateway, prefer: Option<&str>, patience: Duration) -> Question {
+    fn question(&self, desk: &CallDesk, prefer: Option<&str>, patience: Duration) -> Question {
         let mut headers = self.headers.clone();
         if let Some(prefer) = prefer {
             headers.insert(PREFER.as_str(), prefer);
         }
-        let subjects = gateway.dispatchers.subjects();
+        let subjects = desk.dispatchers.subjects();
         Question {
             subject: subjects.call(&self.tenant, self.tool.as_str()),
             headers,
@@ -77,24 +77,24 @@ impl Submitted {
 /// # Errors
 ///
 /// No dispatcher answers.
-pub(crate) async fn submit(gateway: &Gateway, call: &Submitted) -> Result<Answer, Refused> {
+pub(crate) async fn submit(desk: &CallDesk, call: &Submitted) -> Result<Answer, Refused> {
     let until = call.preference.wait().map(|wait| Instant::now() + wait);
-    let answer = first(gateway, call).await?;
+    let answer = first(desk, call).await?;
     match until {
-        Some(until) => rest(gateway, call, answer, until).await,
+        Some(until) => rest(desk, call, answer, until).await,
         None => Ok(answer),
     }
 }
 
 /// The same for a caller whose call is cancelled when it goes away. Runs in a task of its own, which outlives the request.
 pub(crate) async fn submit_for(
-    gateway: &Gateway,
+    desk: &CallDesk,
     call: &Submitted,
     mut caller: oneshot::Sender<Result<Answer, Refused>>,
 ) {
-    let answered = submit_while(gateway, call, &mut caller).await;
+    let answered = submit_while(desk, call, &mut caller).await;
     if let Err(answered) = caller.send(answered) {
-        let_go(gateway, call, &answered).await;
+        let_go(desk, call, &answered).await;
     }
 }
 
@@ -104,30 +104,26 @@ pub(crate) async fn submit_for(
 ///
 /// No dispatcher answers.
 pub(crate) async fn submit_while<T>(
-    gateway: &Gateway,
+    desk: &CallDesk,
     call: &Submitted,
     caller: &mut oneshot::Sender<T>,
 ) -> Result<Answer, Refused> {
     let until = call.preference.wait().map(|wait| Instant::now() + wait);
     // Its id is known only by the answer, so that is waited for, whoever is there.
-    let answered = first(gateway, call).await;
+    let answered = first(desk, call).await;
     if let (Some(_), Some(until), Ok(answer)) = (undecided(&answered), until, &answered) {
         tokio::select! {
             () = caller.closed() => {}
-            rest = rest(gateway, call, answer.clone(), until) => return rest,
+            rest = rest(desk, call, answer.clone(), until) => return rest,
         }
     }
     answered
 }
 
 /// Cancels the call that an answer leaves open which nobody is there to get.
-pub(crate) async fn let_go(
-    gateway: &Gateway,
-    call: &Submitted,
-    answered: &Result<Answer, Refused>,
-) {
+pub(crate) async fn let_go(desk: &CallDesk, call: &Submitted, answered: &Result<Answer, Refused>) {
     if let Some(id) = undecided(answered) {
-        cancel(gateway, call, id).await;
+        cancel(desk, call, id).await;
     }
 }
 
@@ -137,28 +133,28 @@ fn undecided(answered: &Result<Answer, Refused>) -> Option<CallId> {
     glimpse.call_id.filter(|_| glimpse.is_open())
 }
 
-async fn first(gateway: &Gateway, call: &Submitted) -> Result<Answer, Refused> {
+async fn first(desk: &CallDesk, call: &Submitted) -> Result<Answer, Refused> {
     let wait = call.preference.wait();
     let said = match wait {
         Some(wait) if wait > FIRST => Some(format!("wait={}", FIRST.as_secs())),
         Some(_) | None => call.preference.said().map(ToOwned::to_owned),
     };
     let patience = wait.unwrap_or_default().min(FIRST) + SLACK;
-    let question = call.question(gateway, said.as_deref(), patience);
+    let question = call.question(desk, said.as_deref(), patience);
     let repeatable = Submitted::repeatable(call.has_key());
     let stopped = async {
-        gateway.stopping.cancelled().await;
+        desk.stopping.cancelled().await;
         sleep(STOP_MAX).await;
     };
     tokio::select! {
-        answered = gateway.dispatchers.ask(question, repeatable) => answered,
+        answered = desk.dispatchers.ask(question, repeatable) => answered,
         () = stopped => Err(Refused::no_answer(repeatable)),
     }
 }
 
 /// Waits on for a call that was not decided in the first moment.
 async fn rest(
-    gateway: &Gateway,
+    desk: &CallDesk,
     call: &Submitted,
     answer: Answer,
     until: Instant,
@@ -172,16 +168,9 @@ async fn rest(
         return Ok(answer);
     }
     if glimpse.replayed && call.has_key() {
-        return attached(gateway, call, answer, left).await;
+        return attached(desk, call, answer, left).await;
     }
-    let waited = wait(
-        gateway,
-        &call.tenant,
-        id,
-        until,
-        WaitUntil::DecidedOrAwaiting,
-    )
-    .await;
+    let waited = wait(desk, &call.tenant, id, until, WaitUntil::DecidedOrAwaiting).await;
     // It was accepted, whatever becomes of the looks.
     Ok(waited
         .ok()
@@ -191,7 +180,7 @@ async fn rest(
 
 /// Waits on for a call that an earlier submission made: only another submission is answered with `"replayed":true`.
 async fn attached(
-    gateway: &Gateway,
+    desk: &CallDesk,
     call: &Submitted,
     answer: Answer,
     left: Duration,
@@ -201,16 +190,16 @@ async fn attached(
         return Ok(answer);
     }
     let prefer = format!("wait={seconds}");
-    let question = call.question(gateway, Some(&prefer), left + SLACK);
+    let question = call.question(desk, Some(&prefer), left + SLACK);
     tokio::select! {
-        answered = gateway.dispatchers.ask(question, Repeatable::ByKey) => answered.or(Ok(answer)),
-        () = gateway.stopping.cancelled() => Ok(answer),
+        answered = desk.dispatchers.ask(question, Repeatable::ByKey) => answered.or(Ok(answer)),
+        () = desk.stopping.cancelled() => Ok(answer),
     }
 }
 
 /// Cancels a call whose caller is gone. Never because the gateway itself stops.
-async fn cancel(gateway: &Gateway, call: &Submitted, id: CallId) {
-    if gateway.stopping.is_cancelled() {
+async fn cancel(desk: &CallDesk, call: &Submitted, id: CallId) {
+    if desk.stopping.is_cancelled() {
         return;
     }
     let cancelling = Cancelling {
@@ -219,8 +208,8 @@ async fn cancel(gateway: &Gateway, call: &Submitted, id: CallId) {
         actor: call.principal.as_deref(),
     };
     let body = serde_json::to_vec(&cancelling).expect("a question has only string keys");
-    let question = Question::new(gateway.dispatchers.subjects().cancel(&call.tenant), body);
-    if gateway
+    let question = Question::new(desk.dispatchers.subjects().cancel(&call.tenant), body);
+    if desk
         .dispatchers
         .ask(question, Repeatable::Always)
         .await

@@ -12,8 +12,8 @@ use tokio::time::{Instant, timeout};
 
 use crate::{
     answer::Glimpse,
+    desk::CallDesk,
     refusal::{Refused, Repeatable},
-    state::Gateway,
 };
 
 /// How long one glance waits.
@@ -37,7 +37,7 @@ pub(crate) enum WaitUntil {
 ///
 /// The last look had no answer.
 pub(crate) async fn wait(
-    gateway: &Gateway,
+    desk: &CallDesk,
     tenant: &Label,
     call: CallId,
     until: Instant,
@@ -48,8 +48,8 @@ pub(crate) async fn wait(
         let left = until.saturating_duration_since(Instant::now());
         let looked = tokio::select! {
             biased;
-            () = gateway.stopping.cancelled() => return last_look(gateway, tenant, call).await,
-            looked = look(gateway, tenant, call, left.min(GLANCE)) => looked,
+            () = desk.stopping.cancelled() => return last_look(desk, tenant, call).await,
+            looked = look(desk, tenant, call, left.min(GLANCE)) => looked,
         };
         if left.is_zero() {
             return looked;
@@ -73,7 +73,7 @@ pub(crate) async fn wait(
         // A refusal comes at once, without a wait.
         let pause = pauses.pause();
         tokio::select! {
-            () = gateway.stopping.cancelled() => {}
+            () = desk.stopping.cancelled() => {}
             () = tokio::time::sleep_until(until) => {}
             () = pause => {}
         }
@@ -82,23 +82,23 @@ pub(crate) async fn wait(
 
 /// Where a call stands, or how it ended, if that is known within this wait.
 async fn look(
-    gateway: &Gateway,
+    desk: &CallDesk,
     tenant: &Label,
     call: CallId,
     wait: Duration,
 ) -> Result<Answer, Refused> {
     let wait_ms = wait.as_millis();
     let body = format!("{{\"call_id\":\"{call}\",\"wait_ms\":{wait_ms}}}");
-    let question = Question::new(gateway.dispatchers.subjects().get(tenant), body);
+    let question = Question::new(desk.dispatchers.subjects().get(tenant), body);
     let question = Question {
         patience: wait + DECISION_MAX,
         ..question
     };
-    gateway.dispatchers.ask(question, Repeatable::Always).await
+    desk.dispatchers.ask(question, Repeatable::Always).await
 }
 
-async fn last_look(gateway: &Gateway, tenant: &Label, call: CallId) -> Result<Answer, Refused> {
-    let looking = look(gateway, tenant, call, Duration::ZERO);
+async fn last_look(desk: &CallDesk, tenant: &Label, call: CallId) -> Result<Answer, Refused> {
+    let looking = look(desk, tenant, call, Duration::ZERO);
     let looked = timeout(LAST_LOOK, looking).await;
     looked.unwrap_or_else(|_elapsed| Err(Refused::no_answer(Repeatable::Always)))
 }

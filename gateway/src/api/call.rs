@@ -52,7 +52,7 @@ pub(super) async fn call(
         preference,
     };
     let answered = match on_disconnect {
-        OnDisconnect::Keep => submit(&gateway, &call).await,
+        OnDisconnect::Keep => submit(&gateway.desk, &call).await,
         OnDisconnect::Cancel => cancelled_with_its_caller(gateway, call).await,
     };
     Ok(answer::of_call(&answered?, column))
@@ -67,7 +67,7 @@ async fn cancelled_with_its_caller(
     let task = Arc::clone(&gateway);
     gateway
         .tasks
-        .spawn(async move { submit_for(&task, &call, told).await });
+        .spawn(async move { submit_for(&task.desk, &call, told).await });
     let answered = hears.await;
     answered.unwrap_or_else(|_ended| Err(Refused::no_answer(Repeatable::Never)))
 }

@@ -42,7 +42,7 @@ pub(super) async fn by_id(
     let until = Instant::now() + wait_of(&asked.query(&["wait_ms"])?)?;
     let column = asked.preference()?.column;
     let call = meant(&gateway.dispatchers, principal, &tenant, call).await?;
-    let looked = wait(&gateway, &tenant, call, until, WaitUntil::Decided).await?;
+    let looked = wait(&gateway.desk, &tenant, call, until, WaitUntil::Decided).await?;
     Ok(answer::of_call(&looked, column))
 }
 
@@ -79,7 +79,7 @@ pub(super) async fn by_key(
     let glimpse = Glimpse::of(found.bytes());
     let found = match glimpse.call_id.filter(|_| glimpse.is_open()) {
         Some(call) if until > Instant::now() => {
-            wait(&gateway, &tenant, call, until, WaitUntil::Decided).await?
+            wait(&gateway.desk, &tenant, call, until, WaitUntil::Decided).await?
         }
         Some(_) | None => found,
     };

@@ -9,7 +9,7 @@ use crate::{
     asked::Asked,
     body::{self, MESSAGE_MAX},
     edge::guard::language,
-    mcp,
+    mcp::{self, McpClient},
     refusal::Refused,
     state::Gateway,
 };
@@ -20,13 +20,19 @@ pub(super) async fn message(
     asked: Asked,
     body: Body,
 ) -> Result<Response, Refused> {
-    let principal = asked.by(&LOOKERS_AT_TOOLS)?;
-    let tenant = asked.tenant(principal)?;
+    let principal = asked.by(&LOOKERS_AT_TOOLS)?.clone();
+    let tenant = asked.tenant(&principal)?;
     asked.query(&[])?;
     let language = language(&asked.headers);
     if let Err(response) = mcp::takes(&asked.headers, language) {
         return Ok(*response);
     }
     let body = body::read(&gateway.bodies, &asked, body, MESSAGE_MAX).await?;
-    mcp::serve(gateway, &asked, tenant, body, language).await
+    let client = McpClient {
+        principal,
+        tenant,
+        headers: asked.headers,
+        language,
+    };
+    mcp::serve(Arc::clone(&gateway.desk), &client, body).await
 }

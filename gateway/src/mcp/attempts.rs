@@ -19,9 +19,9 @@ use super::{
 };
 use crate::{
     answer::Glimpse,
+    desk::CallDesk,
     headers::IDEMPOTENCY_KEY,
     refusal::{Refused, Repeatable},
-    state::Gateway,
     submit::{Submitted, let_go, submit_while},
 };
 
@@ -56,14 +56,14 @@ impl CallKey {
 ///
 /// No dispatcher answers, or the request has no number left.
 pub(super) async fn answer(
-    gateway: Arc<Gateway>,
+    desk: Arc<CallDesk>,
     call: Submitted,
     key: CallKey,
     body: Bytes,
 ) -> Result<Answer, Refused> {
     let (told, hears) = oneshot::channel();
-    let task = Arc::clone(&gateway);
-    gateway.tasks.spawn(async move {
+    let task = Arc::clone(&desk);
+    desk.tasks.spawn(async move {
         submit(&task, call, key, told).await;
         // Until here its room is taken.
         drop(body);
@@ -74,27 +74,27 @@ pub(super) async fn answer(
 
 /// Runs in a task of its own, which outlives the request.
 async fn submit(
-    gateway: &Gateway,
+    desk: &CallDesk,
     mut call: Submitted,
     key: CallKey,
     mut caller: oneshot::Sender<Result<Answer, Refused>>,
 ) {
     let answered = match key {
-        CallKey::None => submit_while(gateway, &call, &mut caller).await,
+        CallKey::None => submit_while(desk, &call, &mut caller).await,
         CallKey::Given(key) => {
             call.headers.insert(IDEMPOTENCY_KEY.as_str(), key.as_str());
-            submit_while(gateway, &call, &mut caller).await
+            submit_while(desk, &call, &mut caller).await
         }
-        CallKey::Derived(key) => numbered(gateway, &mut call, key, &mut caller).await,
+        CallKey::Derived(key) => numbered(desk, &mut call, key, &mut caller).await,
     };
     if let Err(answered) = caller.send(answered) {
-        let_go(gateway, &call, &answered).await;
+        let_go(desk, &call, &answered).await;
     }
 }
 
 /// Submits a call under the number that its earlier ones leave to it.
 async fn numbered<T>(
-    gateway: &Gateway,
+    desk: &CallDesk,
     call: &mut Submitted,
     key: DerivedKey,
     caller: &mut oneshot::Sender<T>,
@@ -103,10 +103,10 @@ async fn numbered<T>(
     loop {
         looks += 1;
         let looked = tokio::select! {
-            looked = look(gateway, call, key) => looked?,
+            looked = look(desk, call, key) => looked?,
             // Nothing was submitted.
             () = caller.closed() => return Err(Refused::no_answer(Repeatable::Always)),
-            () = gateway.stopping.cancelled() => return Err(about_to_stop()),
+            () = desk.stopping.cancelled() => return Err(about_to_stop()),
         };
         let earlier = match looked {
             Looked::At(earlier) => earlier,
@@ -125,9 +125,9 @@ async fn numbered<T>(
         };
         let key = key.numbered(number);
         call.headers.insert(IDEMPOTENCY_KEY.as_str(), key.as_str());
-        let answer = submit_while(gateway, call, caller).await?;
+        let answer = submit_while(desk, call, caller).await?;
         let is_meant = is_known || looks == LOOKS_MAX || !is_over(&answer);
-        if is_meant || caller.is_closed() || gateway.stopping.is_cancelled() {
+        if is_meant || caller.is_closed() || desk.stopping.is_cancelled() {
             return Ok(answer);
         }
     }
@@ -153,12 +153,12 @@ enum Looked {
 }
 
 /// Asks for the calls under all numbers at once.
-async fn look(gateway: &Gateway, call: &Submitted, key: DerivedKey) -> Result<Looked, Refused> {
-    let subject = gateway.dispatchers.subjects().get(&call.tenant);
+async fn look(desk: &CallDesk, call: &Submitted, key: DerivedKey) -> Result<Looked, Refused> {
+    let subject = desk.dispatchers.subjects().get(&call.tenant);
     let asking = (0..NUMBERS).map(|number| {
         let body = json!({ "tool": call.tool, "idempotency_key": key.numbered(number) });
         let question = Question::new(subject.clone(), body.to_string());
-        gateway.dispatchers.ask(question, Repeatable::Always)
+        desk.dispatchers.ask(question, Repeatable::Always)
     });
     let mut earlier = Vec::with_capacity(NUMBERS);
     for answer in join_all(asking).await {

@@ -85,7 +85,7 @@ mod tests {
             headers.insert(name, value.parse().unwrap());
             match check(&headers) {
                 Ok(()) => 200,
-                Err(error) => error.told(None, Language::En).status().as_u16(),
+                Err(error) => error.told(None, Language::En).status.as_u16(),
             }
         };
         for (name, value, expected) in [

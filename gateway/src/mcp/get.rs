@@ -15,8 +15,8 @@ use tokio::time::Instant;
 use crate::{
     asked::{call_id, meant},
     auth::principal::Principal,
+    desk::CallDesk,
     refusal::Refused,
-    state::Gateway,
     wait::{WaitUntil, wait},
 };
 
@@ -71,13 +71,13 @@ impl WantedCall {
     /// No dispatcher answers.
     pub(super) async fn answer(
         self,
-        gateway: &Gateway,
+        desk: &CallDesk,
         principal: &Principal,
         tenant: &Label,
     ) -> Result<Answer, Refused> {
         let until = Instant::now() + self.wait;
-        let call = meant(&gateway.dispatchers, principal, tenant, self.call).await?;
-        wait(gateway, tenant, call, until, WaitUntil::Decided).await
+        let call = meant(&desk.dispatchers, principal, tenant, self.call).await?;
+        wait(desk, tenant, call, until, WaitUntil::Decided).await
     }
 }
 

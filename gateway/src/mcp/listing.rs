@@ -18,9 +18,9 @@ use super::{
 use crate::{
     auth::principal::Principal,
     body::aside,
+    desk::CallDesk,
     listed::{listed, tools},
     refusal::Refused,
-    state::Gateway,
 };
 
 /// The most tools of a page.
@@ -77,14 +77,14 @@ impl From<Refused> for NoPage {
 ///
 /// The cursor is none of ours, or the dispatchers do not answer.
 pub(super) async fn page(
-    gateway: &Gateway,
+    desk: &CallDesk,
     tenant: &Label,
     principal: &Principal,
     revision: Revision,
     request: &RpcRequest,
 ) -> Result<ToolPage, NoPage> {
     let after = cursor(request)?;
-    let bytes = listed(&gateway.dispatchers, tenant, Format::Mcp).await?;
+    let bytes = listed(&desk.dispatchers, tenant, Format::Mcp).await?;
     let principal = principal.clone();
     let shown = aside(bytes.len(), move || shown(&bytes, &principal)).await??;
     Ok(paged(shown, after.as_ref(), revision))

@@ -205,7 +205,7 @@ mod tests {
     fn what_is_no_message_says_what_is_wrong() {
         let number = |text: &str| {
             let told = read(text).unwrap_err().error.told(None, Language::En);
-            assert_eq!(told.status(), 400, "{text}");
+            assert_eq!(told.status, 400, "{text}");
             format!("{:?}", read(text).unwrap_err().error)
         };
         for (text, expected) in [

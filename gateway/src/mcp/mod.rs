@@ -3,8 +3,9 @@
 //! Nothing here decides about a call: what a client asks for is submitted as any caller's call is, and what comes of it is told in the
 //! protocol's words. The modules stand in the order in which a message meets them:
 //!
-//! - `forms` looks at what a request says of its body and of the answer, `message` takes the message apart (`members` without touching
-//!   a byte), `negotiate` says which `revision` of the protocol it speaks, and `rpc` is how it is answered;
+//! - over HTTP `forms` looks at what a request says of its body and of the answer, and `http` brings the message to `serve`;
+//! - `message` takes a message apart (`members` without touching a byte), `negotiate` says which `revision` of the protocol it speaks,
+//!   `serve` answers it for a `client`, whatever carries its messages, and `rpc` is how;
 //! - `handshake` tells who serves; `definition` and `listing` show the tools, with the `key_argument` of those that write;
 //! - `called` is a call as it is asked for, `catalogue` what is known of its tool, `derived_key` and `earlier` keep it from happening
 //!   twice without a key of its own, `attempts` submits it;
@@ -13,6 +14,7 @@
 mod attempts;
 mod called;
 pub(crate) mod catalogue;
+mod client;
 mod definition;
 mod derived_key;
 mod earlier;
@@ -20,6 +22,7 @@ mod envelope;
 mod forms;
 mod get;
 mod handshake;
+mod http;
 mod key_argument;
 mod listing;
 mod members;
@@ -31,4 +34,5 @@ mod rpc;
 mod serve;
 mod words;
 
-pub(crate) use serve::{serve, takes};
+pub(crate) use client::McpClient;
+pub(crate) use http::{serve, takes};

@@ -191,7 +191,7 @@ mod tests {
             Ok(revision) => format!("{revision:?}"),
             Err(error) => {
                 let told = error.told(None, Language::En);
-                format!("{} {error:?}", told.status().as_u16())
+                format!("{} {error:?}", told.status.as_u16())
                     .split_inclusive("number: ")
                     .collect::<Vec<_>>()
                     .concat()

@@ -1,6 +1,7 @@
 //! How a message is answered: a result or an error of JSON-RPC 2.0, with the status over HTTP that goes with it.
 
 use axum::{body::Body, http::StatusCode, response::Response};
+use bytes::Bytes;
 use fleet::{
     call::Language,
     said,
@@ -19,6 +20,21 @@ use crate::{
 /// The id of a request, as it was sent: a string or a whole number.
 #[derive(Debug, Clone)]
 pub(super) struct RpcId(pub(super) Box<RawValue>);
+
+/// The answer to a request: a message, and what is said of it where HTTP carries it.
+#[derive(Debug)]
+pub(super) struct RpcReply {
+    pub(super) body: Bytes,
+    speaker: Speaker,
+    pub(super) status: StatusCode,
+}
+
+impl RpcReply {
+    /// As it goes over HTTP.
+    pub(super) fn over_http(self) -> Response {
+        answer::plain(self.body, self.speaker, self.status)
+    }
+}
 
 /// An error of the protocol. What becomes of a call is none: it is a result that says so.
 #[derive(Debug, Clone)]
@@ -134,7 +150,7 @@ impl RpcError {
     }
 
     /// The answer. `id`: of the request, where it could be read.
-    pub(super) fn told(&self, id: Option<&RpcId>, language: Language) -> Response {
+    pub(super) fn told(&self, id: Option<&RpcId>, language: Language) -> RpcReply {
         let mut whole = json!({
             "jsonrpc": "2.0",
             "error": {
@@ -146,12 +162,16 @@ impl RpcError {
         if let Some(RpcId(id)) = id {
             whole["id"] = serde_json::from_str(id.get()).expect("an id was read before");
         }
-        answer::plain(whole.to_string(), Speaker::Gateway, self.status)
+        RpcReply {
+            body: whole.to_string().into(),
+            speaker: Speaker::Gateway,
+            status: self.status,
+        }
     }
 }
 
 /// The answer with this result. `speaker`: who has made it.
-pub(super) fn completed(id: &RpcId, result: &impl Serialize, speaker: Speaker) -> Response {
+pub(super) fn completed(id: &RpcId, result: &impl Serialize, speaker: Speaker) -> RpcReply {
     #[derive(Serialize)]
     struct Completed<'a, T> {
         jsonrpc: &'static str,
@@ -165,7 +185,11 @@ pub(super) fn completed(id: &RpcId, result: &impl Serialize, speaker: Speaker) -
         result,
     };
     let body = serde_json::to_vec(&whole).expect("an answer has only string keys");
-    answer::plain(body, speaker, StatusCode::OK)
+    RpcReply {
+        body: body.into(),
+        speaker,
+        status: StatusCode::OK,
+    }
 }
 
 /// A notification is taken: there is nothing to say.
@@ -210,7 +234,8 @@ mod tests {
         ] {
             let id = RpcId(RawValue::from_string(id.to_owned()).unwrap());
             let error = RpcError::unknown_tool("x").told(Some(&id), Language::En);
-            assert_eq!(error.status(), 200);
+            assert_eq!(error.status, 200);
+            let error = error.over_http();
             assert_eq!(error.headers()[CONTENT_TYPE], "application/json");
         }
     }

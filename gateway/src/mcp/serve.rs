@@ -1,54 +1,45 @@
-//! One message from its body to its answer.
+//! One request of a client, from its method to its answer, whatever carries it.
 
 use std::sync::Arc;
 
-use axum::{http::HeaderMap, response::Response};
-use bytes::Bytes;
-use fleet::{
-    call::Language,
-    ids::{Label, ToolName},
-    tokens::Scope,
-};
+use fleet::{ids::ToolName, tokens::Scope};
 use fleet_client::Answer;
 use serde_json::json;
 
 use super::{
     attempts::{self, CallKey},
     called::{self, CalledTool},
+    client::McpClient,
     derived_key::DerivedKey,
     envelope::McpEnvelope,
-    forms, get, handshake, key_argument,
+    get, handshake, key_argument,
     listing::{self, NoPage},
-    message::{RpcMessage, RpcRequest},
-    negotiate::{of_notification, revision_of},
+    message::RpcRequest,
     result::Telling,
     revision::Revision,
-    rpc::{RpcError, completed, taken},
+    rpc::{RpcError, RpcReply, completed},
 };
 use crate::{
-    answer::Glimpse, asked::Asked, auth::principal::Principal, body::aside, forward::Preference,
-    headers::Speaker, referents::may_stand, refusal::Refused, state::Gateway, submit::Submitted,
+    answer::Glimpse, body::aside, desk::CallDesk, forward::Preference, headers::Speaker,
+    referents::may_stand, refusal::Refused, submit::Submitted,
 };
 
 /// Who may look at a call.
 const LOOKERS_AT_CALLS: [Scope; 2] = [Scope::Call, Scope::Read];
 
 /// A request that is being answered.
-struct ServedRequest<'a> {
-    gateway: Arc<Gateway>,
-    asked: &'a Asked,
-    principal: &'a Principal,
-    tenant: Label,
-    revision: Revision,
-    language: Language,
+pub(super) struct ServedRequest<'a> {
+    pub(super) desk: Arc<CallDesk>,
+    pub(super) client: &'a McpClient,
+    pub(super) revision: Revision,
 }
 
 /// Why a request has no result.
-enum NoResult {
+pub(super) enum NoResult {
     /// It is answered with an error of the protocol.
     Rpc(RpcError),
     /// It is refused as at every endpoint.
-    Http(Refused),
+    Refused(Refused),
 }
 
 impl From<RpcError> for NoResult {
@@ -57,58 +48,20 @@ impl From<RpcError> for NoResult {
     }
 }
 
-/// Whether a message with these headers is taken; else the answer to it.
-pub(crate) fn takes(headers: &HeaderMap, language: Language) -> Result<(), Box<Response>> {
-    forms::check(headers).map_err(|error| Box::new(error.told(None, language)))
-}
-
-/// The answer to the message in this body, of who may look at tools at least. Dropping the future cancels the call that it made.
-///
-/// # Errors
-///
-/// The token is not for what the message asks for.
-pub(crate) async fn serve(
-    gateway: Arc<Gateway>,
-    asked: &Asked,
-    tenant: Label,
-    body: Bytes,
-    language: Language,
-) -> Result<Response, Refused> {
-    let read = aside(body.len(), move || RpcMessage::read(&body)).await?;
-    let request = match read {
-        Ok(RpcMessage::Request(request)) => request,
-        Ok(RpcMessage::Notification) => {
-            let version = of_notification(&asked.headers);
-            return Ok(version.map_or_else(|error| error.told(None, language), |()| taken()));
-        }
-        Err(none) => return Ok(none.error.told(none.id.as_ref(), language)),
-    };
-    let revision = match revision_of(&asked.headers, &request) {
-        Ok(revision) => revision,
-        Err(error) => return Ok(error.told(Some(&request.id), language)),
-    };
-    let serving = ServedRequest {
-        gateway,
-        asked,
-        principal: asked.by(&LOOKERS_AT_CALLS)?,
-        tenant,
-        revision,
-        language,
-    };
-    match Box::pin(serving.answer(&request)).await {
-        Ok(response) => Ok(response),
-        Err(NoResult::Rpc(error)) => Ok(error.told(Some(&request.id), language)),
-        Err(NoResult::Http(refused)) => Err(refused),
-    }
-}
-
 impl ServedRequest<'_> {
-    async fn answer(self, request: &RpcRequest) -> Result<Response, NoResult> {
+    /// The answer. Dropping the future cancels the call that it made.
+    ///
+    /// # Errors
+    ///
+    /// The request is not right, or the token is not for what it asks for.
+    pub(super) async fn answer(self, request: &RpcRequest) -> Result<RpcReply, NoResult> {
         let own = |result| completed(&request.id, &result, Speaker::Gateway);
         match (self.revision, request.method.as_str()) {
-            (Revision::Modern, "server/discover") => Ok(own(handshake::discovered(self.language))),
+            (Revision::Modern, "server/discover") => {
+                Ok(own(handshake::discovered(self.client.language)))
+            }
             (Revision::Legacy, "initialize") => {
-                Ok(own(handshake::initialized(request, self.language)?))
+                Ok(own(handshake::initialized(request, self.client.language)?))
             }
             (Revision::Legacy, "ping") => Ok(own(json!({}))),
             (_, "tools/list") => self.list(request).await,
@@ -117,30 +70,32 @@ impl ServedRequest<'_> {
         }
     }
 
-    async fn list(&self, request: &RpcRequest) -> Result<Response, NoResult> {
+    async fn list(&self, request: &RpcRequest) -> Result<RpcReply, NoResult> {
         let page = listing::page(
-            &self.gateway,
-            &self.tenant,
-            self.principal,
+            &self.desk,
+            &self.client.tenant,
+            &self.client.principal,
             self.revision,
             request,
         );
         match page.await {
             Ok(page) => Ok(completed(&request.id, &page, Speaker::Door)),
             Err(NoPage::Wrong(error)) => Err(error.into()),
-            Err(NoPage::Refused(refused)) => Err(RpcError::refused(&refused, self.language).into()),
+            Err(NoPage::Refused(refused)) => {
+                Err(RpcError::refused(&refused, self.client.language).into())
+            }
         }
     }
 
-    async fn call(self, request: &RpcRequest) -> Result<Response, NoResult> {
+    async fn call(self, request: &RpcRequest) -> Result<RpcReply, NoResult> {
         let called = CalledTool::read(request)?;
         if called.name == get::NAME {
             return self.get(request, &called).await;
         }
-        self.asked.by(&[Scope::Call]).map_err(NoResult::Http)?;
+        self.may(&[Scope::Call])?;
         let tool: Option<ToolName> = called.name.parse().ok();
         // A tool that the token is not for is one that there is not.
-        let tool = tool.filter(|tool| self.principal.may_use(tool.as_str()));
+        let tool = tool.filter(|tool| self.client.principal.may_use(tool.as_str()));
         let Some(tool) = tool else {
             return Err(RpcError::unknown_tool(&called.name).into());
         };
@@ -149,8 +104,8 @@ impl ServedRequest<'_> {
         let (answered, telling) = match submitted {
             Ok((call, key, mut telling)) => {
                 telling.found_by = Some(key.found_by());
-                let gateway = Arc::clone(&self.gateway);
-                (attempts::answer(gateway, call, key, body).await, telling)
+                let desk = Arc::clone(&self.desk);
+                (attempts::answer(desk, call, key, body).await, telling)
             }
             Err(refused) => (Err(refused), self.telling()),
         };
@@ -165,9 +120,9 @@ impl ServedRequest<'_> {
         called: CalledTool,
         tool: ToolName,
     ) -> Result<(Submitted, CallKey, Telling), Refused> {
-        let catalogue = &self.gateway.catalogue;
+        let catalogue = &self.desk.catalogue;
         let facts = catalogue
-            .facts(&self.gateway.dispatchers, &self.tenant, &tool)
+            .facts(&self.desk.dispatchers, &self.client.tenant, &tool)
             .await?;
         let (argument, body) = match facts.as_ref().filter(|facts| facts.writes) {
             Some(facts) => key_argument::take(&called.arguments, &facts.key_argument)?,
@@ -176,13 +131,13 @@ impl ServedRequest<'_> {
         if let Some(key) = called.key.as_ref().or(argument.as_ref()) {
             called::own_key(key)?;
         }
-        let name = self.principal.name();
-        let headers = called::headers(&self.asked.headers, request, name)?;
+        let name = self.client.principal.name();
+        let headers = called::headers(&self.client.headers, request, name)?;
         let referring = [&body[..]];
         may_stand(
-            &self.gateway.dispatchers,
-            self.principal,
-            &self.tenant,
+            &self.desk.dispatchers,
+            &self.client.principal,
+            &self.client.tenant,
             referring,
         )
         .await?;
@@ -195,14 +150,14 @@ impl ServedRequest<'_> {
             None if derives => {
                 let (principal, tool) = (name.unwrap_or_default().to_owned(), tool.clone());
                 let (body, bytes) = (body.clone(), body.len());
-                let files = called::files(&self.asked.headers);
+                let files = called::files(&self.client.headers);
                 let deriving = move || DerivedKey::of(&principal, &tool, &body, &files);
                 CallKey::Derived(aside(bytes, deriving).await?)
             }
             None => CallKey::None,
         };
         let call = Submitted {
-            tenant: self.tenant.clone(),
+            tenant: self.client.tenant.clone(),
             tool,
             headers,
             body,
@@ -217,12 +172,12 @@ impl ServedRequest<'_> {
     }
 
     /// Answers the gateway's own tool.
-    async fn get(&self, request: &RpcRequest, called: &CalledTool) -> Result<Response, NoResult> {
-        self.asked.by(&LOOKERS_AT_CALLS).map_err(NoResult::Http)?;
+    async fn get(&self, request: &RpcRequest, called: &CalledTool) -> Result<RpcReply, NoResult> {
+        self.may(&LOOKERS_AT_CALLS)?;
         let answered = match get::WantedCall::read(&called.arguments) {
             Ok(wanted) => {
                 wanted
-                    .answer(&self.gateway, self.principal, &self.tenant)
+                    .answer(&self.desk, &self.client.principal, &self.client.tenant)
                     .await
             }
             Err(refused) => Err(refused),
@@ -232,9 +187,9 @@ impl ServedRequest<'_> {
             let tool: Option<ToolName> = Glimpse::of(answer.bytes()).tool.parse().ok();
             if let Some(tool) = tool {
                 let facts =
-                    self.gateway
+                    self.desk
                         .catalogue
-                        .facts(&self.gateway.dispatchers, &self.tenant, &tool);
+                        .facts(&self.desk.dispatchers, &self.client.tenant, &tool);
                 let facts = facts.await.ok().flatten();
                 telling.is_content = facts.is_some_and(|facts| facts.is_content);
             }
@@ -243,10 +198,15 @@ impl ServedRequest<'_> {
         self.told(request, &answered, telling)
     }
 
+    fn may(&self, one_of: &[Scope]) -> Result<(), NoResult> {
+        let may = self.client.principal.may(one_of);
+        may.map_err(NoResult::Refused)
+    }
+
     const fn telling(&self) -> Telling {
         Telling {
             revision: self.revision,
-            language: self.language,
+            language: self.client.language,
             is_content: false,
             found_by: None,
         }
@@ -258,7 +218,7 @@ impl ServedRequest<'_> {
         request: &RpcRequest,
         answered: &Result<Answer, Refused>,
         telling: Telling,
-    ) -> Result<Response, NoResult> {
+    ) -> Result<RpcReply, NoResult> {
         let refusal;
         let (bytes, speaker): (&[u8], Speaker) = match answered {
             Ok(answer) if Glimpse::of(answer.bytes()).is_refused() => {
@@ -266,7 +226,7 @@ impl ServedRequest<'_> {
             }
             Ok(answer) => (answer.bytes(), Speaker::Call),
             Err(refused) => {
-                refusal = refused.envelope(self.language).to_bytes();
+                refusal = refused.envelope(self.client.language).to_bytes();
                 (&refusal, Speaker::Gateway)
             }
         };

@@ -39,7 +39,7 @@ pub(crate) fn watch(gateway: &Arc<Gateway>, tenant: &Label, header: &TurnHeader)
     tasks.spawn(async move {
         let _place = place;
         let until = Instant::now() + Manifest::DEADLINE_MAX;
-        let waiting = wait(&gateway, &tenant, answering, until, WaitUntil::Decided);
+        let waiting = wait(&gateway.desk, &tenant, answering, until, WaitUntil::Decided);
         let decided = tokio::select! {
             biased;
             () = gateway.stopping.cancelled() => return,
