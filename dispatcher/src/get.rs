@@ -1,4 +1,4 @@
-//! `get`: the state of a call, by its id or by its key; on request, only once the call is decided.
+//! `get`: the state of a call, by its id or by its key, on request only once the call is decided; or which calls several keys have.
 
 use std::time::Duration;
 
@@ -7,6 +7,8 @@ use fleet::{
     wire::{code::Code, message::Message},
 };
 use serde::Deserialize;
+
+mod several;
 
 use crate::{
     answer::Answer,
@@ -23,6 +25,7 @@ struct GetRequest {
     call_id: Option<String>,
     tool: Option<ToolName>,
     idempotency_key: Option<IdempotencyKey>,
+    idempotency_keys: Option<Vec<IdempotencyKey>>,
     wait_ms: Option<u64>,
 }
 
@@ -33,18 +36,26 @@ const GET_WAIT_MAX: Duration = Duration::from_secs(300);
 pub(crate) async fn get(door: &Door, request: &Request<'_>) -> Result<Answer, Refusal> {
     let tenant = request.tenant()?;
     let wanted = Message::fixed(
-        "call_id, or tool and idempotency_key, and perhaps wait_ms",
-        "call_id，或 tool 和 idempotency_key，可以再加 wait_ms",
+        "call_id, or tool and idempotency_key, and perhaps wait_ms; or tool and idempotency_keys",
+        "call_id，或 tool 和 idempotency_key，可以再加 wait_ms；或 tool 和 idempotency_keys",
     );
     let asked: GetRequest = form::short(request.body, &wanted)?;
+    if let (Some(tool), Some(keys)) = (&asked.tool, &asked.idempotency_keys)
+        && asked.call_id.is_none()
+        && asked.idempotency_key.is_none()
+        && asked.wait_ms.is_none()
+    {
+        return several::calls(door, &tenant, tool, keys).await;
+    }
     let wait = Duration::from_millis(asked.wait_ms.unwrap_or(0));
     if wait > GET_WAIT_MAX {
         let what = Message::fixed("wait_ms must be at most 300000", "wait_ms 最多是 300000");
         return Err(Refusal::new(Code::InvalidArguments, what));
     }
-    let call = match (asked.call_id, asked.tool, asked.idempotency_key) {
-        (Some(id), None, None) => form::call_id(&id)?,
-        (None, Some(tool), Some(key)) => {
+    let one = (asked.call_id, asked.tool, asked.idempotency_key);
+    let call = match one {
+        (Some(id), None, None) if asked.idempotency_keys.is_none() => form::call_id(&id)?,
+        (None, Some(tool), Some(key)) if asked.idempotency_keys.is_none() => {
             let hash = key::hash_of_callers(&tenant, &key);
             let found = find_key(&door.pool, &tenant, &hash).await?;
             found
@@ -54,8 +65,8 @@ pub(crate) async fn get(door: &Door, request: &Request<'_>) -> Result<Answer, Re
         }
         (_, _, _) => {
             let what = Message::fixed(
-                "give call_id, or tool and idempotency_key",
-                "请给出 call_id，或 tool 和 idempotency_key",
+                "give call_id, or tool and idempotency_key, or tool and idempotency_keys without wait_ms",
+                "请给出 call_id，或 tool 和 idempotency_key，或不带 wait_ms 的 tool 和 idempotency_keys",
             );
             return Err(Refusal::new(Code::InvalidArguments, what));
         }

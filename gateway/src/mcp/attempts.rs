@@ -8,7 +8,6 @@ use fleet::{
     wire::{code::Code, message::Message},
 };
 use fleet_client::{Answer, Question};
-use futures_util::future::join_all;
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -155,18 +154,10 @@ enum Looked {
 /// Asks for the calls under all numbers at once.
 async fn look(desk: &CallDesk, call: &Submitted, key: DerivedKey) -> Result<Looked, Refused> {
     let subject = desk.dispatchers.subjects().get(&call.tenant);
-    let asking = (0..NUMBERS).map(|number| {
-        let body = json!({ "tool": call.tool, "idempotency_key": key.numbered(number) });
-        let question = Question::new(subject.clone(), body.to_string());
-        desk.dispatchers.ask(question, Repeatable::Always)
-    });
-    let mut earlier = Vec::with_capacity(NUMBERS);
-    for answer in join_all(asking).await {
-        let answer = answer?;
-        match EarlierCall::of(answer.bytes()) {
-            Some(found) => earlier.push(found),
-            None => return Ok(Looked::Refused(answer)),
-        }
-    }
-    Ok(Looked::At(earlier))
+    let keys: Vec<IdempotencyKey> = (0..NUMBERS).map(|number| key.numbered(number)).collect();
+    let body = json!({ "tool": call.tool, "idempotency_keys": keys });
+    let question = Question::new(subject, body.to_string());
+    let answer = desk.dispatchers.ask(question, Repeatable::Always).await?;
+    let earlier = EarlierCall::of_keys(answer.bytes(), &keys);
+    Ok(earlier.map_or(Looked::Refused(answer), Looked::At))
 }

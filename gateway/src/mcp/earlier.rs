@@ -13,6 +13,7 @@
 //! | was denied: a person's no | the same |
 //! | failed, was cancelled or expired, and nothing was done | over |
 
+use fleet::ids::IdempotencyKey;
 use serde::Deserialize;
 
 /// How many numbers a request has: so many times it may fail or be cancelled, and be asked for again, within the time that keys live.
@@ -45,7 +46,7 @@ pub(super) enum Placed {
 }
 
 impl EarlierCall {
-    /// The call of an envelope, or of the refusal of a question for it; `None`: that is neither.
+    /// The call of an envelope; `None`: it is a refusal.
     pub(super) fn of(envelope: &[u8]) -> Option<Self> {
         #[derive(Deserialize)]
         struct EarlierEnvelope {
@@ -63,18 +64,53 @@ impl EarlierCall {
         }
 
         let told: EarlierEnvelope = serde_json::from_slice(envelope).ok()?;
+        if told.state == "refused" {
+            return None;
+        }
         let code = told.error.as_ref().map(|error| error.code.as_str());
-        let is_undone = matches!(told.effect.as_deref(), Some("none" | "not_applied"));
-        match (told.state.as_str(), told.outcome) {
-            ("refused", _) if code == Some("not_found") => Some(Self::Free),
-            ("refused", _) => None,
-            (_, None) => Some(Self::Open),
-            ("failed" | "cancelled" | "expired", Some(_))
-                if is_undone && code != Some("denied") =>
-            {
-                Some(Self::Undone)
+        Some(Self::judged(
+            &told.state,
+            told.outcome.is_some(),
+            told.effect.as_deref(),
+            code,
+        ))
+    }
+
+    /// The calls that these keys have, of the answer to the question for them; `None`: it is none.
+    pub(super) fn of_keys(answer: &[u8], keys: &[IdempotencyKey]) -> Option<Vec<Self>> {
+        #[derive(Deserialize)]
+        struct CallsOfKeys {
+            calls: Vec<CallOfKey>,
+        }
+        #[derive(Deserialize)]
+        struct CallOfKey {
+            idempotency_key: String,
+            state: String,
+            outcome: Option<String>,
+            effect: Option<String>,
+            code: Option<String>,
+        }
+
+        let told: CallsOfKeys = serde_json::from_slice(answer).ok()?;
+        let of = |key: &IdempotencyKey| {
+            let mut calls = told.calls.iter();
+            let call = calls.find(|call| call.idempotency_key == key.as_str());
+            call.map_or(Self::Free, |call| {
+                let (effect, code) = (call.effect.as_deref(), call.code.as_deref());
+                Self::judged(&call.state, call.outcome.is_some(), effect, code)
+            })
+        };
+        Some(keys.iter().map(of).collect())
+    }
+
+    fn judged(state: &str, is_decided: bool, effect: Option<&str>, code: Option<&str>) -> Self {
+        let is_undone = matches!(effect, Some("none" | "not_applied"));
+        match state {
+            _ if !is_decided => Self::Open,
+            "failed" | "cancelled" | "expired" if is_undone && code != Some("denied") => {
+                Self::Undone
             }
-            (_, Some(_)) => Some(Self::Decided),
+            _ => Self::Decided,
         }
     }
 }
@@ -98,6 +134,20 @@ mod tests {
     use super::{EarlierCall::*, *};
 
     #[test]
+    fn the_calls_of_keys_are_told_by_their_keys() {
+        let keys: Vec<IdempotencyKey> = ["a", "b", "c", "d"].map(|key| key.parse().unwrap()).into();
+        let answer = json!({"calls": [
+            {"idempotency_key": "b", "call_id": "x", "state": "running"},
+            {"idempotency_key": "c", "call_id": "x", "state": "failed", "outcome": "business_error", "effect": "none", "code": "tool_error"},
+            {"idempotency_key": "d", "call_id": "x", "state": "failed", "outcome": "system_error", "effect": "none", "code": "denied"},
+        ]});
+        let calls = EarlierCall::of_keys(answer.to_string().as_bytes(), &keys);
+        assert_eq!(calls.unwrap(), [Free, Open, Undone, Decided]);
+        let refusal = json!({"call_id": null, "state": "refused"});
+        assert!(EarlierCall::of_keys(refusal.to_string().as_bytes(), &keys).is_none());
+    }
+
+    #[test]
     fn what_an_envelope_says_of_an_earlier_call() {
         let of = |state, outcome, effect, code: Option<&str>| {
             let envelope = json!({
@@ -112,7 +162,7 @@ mod tests {
                 Some("system_error"),
                 "none",
                 Some("not_found"),
-                Some(Free),
+                None,
             ),
             (
                 "refused",

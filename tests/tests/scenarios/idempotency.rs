@@ -259,6 +259,55 @@ async fn a_lapsed_key_is_a_new_key() {
 }
 
 #[tokio::test]
+async fn several_keys_are_looked_up_in_one_question() {
+    let witness = Witness::start().await;
+    let tools = [
+        witness.tool("charge", "once"),
+        witness.tool("refund", "once"),
+    ];
+    let fleet = Fleet::start(Spec::with(tools)).await;
+    let done = fleet.submit("charge", &json!({"what": "a"})).key("k-0");
+    let done = done.wait().await;
+    witness.first("no", [Reply::No("not today")]);
+    let refused = fleet.submit("charge", &json!({"what": "no"})).key("k-1");
+    let refused = refused.wait().await;
+    fleet
+        .submit("refund", &json!({"what": "r"}))
+        .key("k-2")
+        .wait()
+        .await;
+
+    let keys = ["k-3", "k-1", "k-0", "k-2"];
+    let asked = json!({"tool": "charge", "idempotency_keys": keys});
+    let told = fleet.get(&asked).await;
+    let expected = json!([
+        {"idempotency_key": "k-1", "call_id": refused["call_id"], "state": "failed", "outcome": refused["outcome"],
+         "effect": refused["effect"], "code": refused.code()},
+        {"idempotency_key": "k-0", "call_id": done["call_id"], "state": "succeeded", "outcome": "success", "effect": "applied"},
+    ]);
+    assert_eq!(told["calls"], expected);
+    // Another tenant has none of them.
+    let foreign = fleet.ask("toolfleet.v1.other.get", &asked).await;
+    assert_eq!(foreign["calls"], json!([]));
+    lapse(&fleet).await;
+    assert_eq!(fleet.get(&asked).await["calls"], json!([]));
+    for wrong in [
+        json!({"tool": "charge", "idempotency_keys": []}),
+        json!({"tool": "charge", "idempotency_keys": vec!["k"; 17]}),
+        json!({"tool": "charge", "idempotency_keys": ["k"], "wait_ms": 1}),
+        json!({"tool": "charge", "idempotency_keys": ["k"], "idempotency_key": "k"}),
+        json!({"idempotency_keys": ["k"]}),
+    ] {
+        assert_eq!(
+            fleet.get(&wrong).await.code(),
+            "invalid_arguments",
+            "{wrong}"
+        );
+    }
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
 async fn a_tool_can_take_its_keys_from_the_arguments() {
     let witness = Witness::start().await;
     let effects = ["read", "idempotent", "once"];
