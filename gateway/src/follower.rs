@@ -8,8 +8,9 @@ use fleet::{
 use crate::{
     asked::Asked,
     auth::principal::Principal,
+    edge::peers::Peer,
     events::{
-        deliver::StreamFor,
+        pipe::StreamFor,
         places::{NoPlace, StreamHolder},
         reading::NoReading,
         unheard::Unheard,
@@ -44,7 +45,19 @@ pub(crate) fn stream_for(
     asked: &Asked,
     principal: &Principal,
 ) -> Result<StreamFor, Refused> {
-    let peer = asked.peer();
+    stream_from(gateway, asked.peer(), principal)
+}
+
+/// The same for who asks on this connection.
+///
+/// # Errors
+///
+/// `rate_limited`, `overloaded`.
+pub(crate) fn stream_from(
+    gateway: &Gateway,
+    peer: Peer,
+    principal: &Principal,
+) -> Result<StreamFor, Refused> {
     let holder = match principal {
         Principal::Anyone => StreamHolder::Address(peer.address()),
         Principal::Token(token) => StreamHolder::Token(token.token_id.clone()),

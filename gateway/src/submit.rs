@@ -10,7 +10,7 @@ use bytes::Bytes;
 use fleet::ids::{CallId, Label, ToolName};
 use fleet_client::{Answer, Question, calls::Cancelling, options::SLACK};
 use tokio::{
-    sync::oneshot,
+    sync::{oneshot, watch},
     time::{Instant, sleep},
 };
 
@@ -42,6 +42,8 @@ pub(crate) struct Submitted {
     pub(crate) preference: Preference,
     /// Who asks, by name.
     pub(crate) principal: Option<String>,
+    /// Who wants to know the call by its id as soon as it is accepted.
+    pub(crate) known: Option<watch::Sender<Option<CallId>>>,
 }
 
 impl Submitted {
@@ -136,6 +138,7 @@ fn undecided(answered: &Result<Answer, Refused>) -> Option<CallId> {
 async fn first(desk: &CallDesk, call: &Submitted) -> Result<Answer, Refused> {
     let wait = call.preference.wait();
     let said = match wait {
+        Some(_) if call.known.is_some() => Some("respond-async".to_owned()),
         Some(wait) if wait > FIRST => Some(format!("wait={}", FIRST.as_secs())),
         Some(_) | None => call.preference.said().map(ToOwned::to_owned),
     };
@@ -146,10 +149,14 @@ async fn first(desk: &CallDesk, call: &Submitted) -> Result<Answer, Refused> {
         desk.stopping.cancelled().await;
         sleep(STOP_MAX).await;
     };
-    tokio::select! {
+    let answered = tokio::select! {
         answered = desk.dispatchers.ask(question, repeatable) => answered,
         () = stopped => Err(Refused::no_answer(repeatable)),
+    };
+    if let (Some(known), Ok(answer)) = (&call.known, &answered) {
+        known.send_replace(Glimpse::of(answer.bytes()).call_id);
     }
+    answered
 }
 
 /// Waits on for a call that was not decided in the first moment.

@@ -50,6 +50,7 @@ pub(super) async fn call(
         tool,
         headers,
         preference,
+        known: None,
     };
     let answered = match on_disconnect {
         OnDisconnect::Keep => submit(&gateway.desk, &call).await,

@@ -28,11 +28,12 @@ pub(super) async fn message(
         return Ok(*response);
     }
     let body = body::read(&gateway.bodies, &asked, body, MESSAGE_MAX).await?;
+    let peer = asked.peer();
     let client = McpClient {
         principal,
         tenant,
         headers: asked.headers,
         language,
     };
-    mcp::serve(Arc::clone(&gateway.desk), &client, body).await
+    mcp::serve(&gateway, peer, &client, body).await
 }

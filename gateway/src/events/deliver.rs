@@ -3,48 +3,27 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use axum::{
-    body::Body,
-    http::{HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE},
-    response::Response,
-};
+use axum::{body::Body, http::StatusCode, response::Response};
 use bytes::Bytes;
 use fleet::telemetry::metrics;
-use futures_util::{
-    StreamExt as _,
-    stream::{self, BoxStream},
-};
-use tokio::{
-    sync::oneshot,
-    time::{Instant, Interval, MissedTickBehavior, interval, timeout},
-};
+use futures_util::{StreamExt as _, stream};
+use tokio::{sync::oneshot, time::timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::{
-    places::StreamPlace,
-    raw::{COME_BACK, KEEP},
+    pipe::{PipeEnd, PipedPieces, StreamFor, StreamPipe, streamed},
+    raw::COME_BACK,
     reading::{Reading, ReadingEnd},
     told::Told,
-    way::{Gone, Said, Way, way},
+    way::Said,
 };
 use crate::{
-    auth::principal::Principal,
-    edge::peers::Peer,
     headers::{ANSWER, Speaker},
     state::Gateway,
 };
 
-/// Has a proxy such as nginx pass on what comes when it comes.
-const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
-/// How often somebody is heard of through whose stream nothing comes.
-const KEEP_EVERY: Duration = Duration::from_secs(15);
-/// How often it is looked whether the follower's token still holds: with the time in which a revoked one is known, less than two seconds.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// After how long without anything to tell it is looked whether something was missed.
 const IDLE: Duration = Duration::from_secs(30);
-/// How long a follower may take nothing.
-const BEHIND_MAX: Duration = Duration::from_secs(10);
-/// How long a follower may take to be told that the gateway stops.
-const LAST_MAX: Duration = Duration::from_secs(1);
 /// How long it may take to find out that there is nothing more to say to somebody who comes back.
 const SAID_MAX: Duration = Duration::from_secs(1);
 /// With so many bytes a piece takes no further event.
@@ -68,15 +47,6 @@ pub(crate) enum StreamGoes {
     On,
     /// Everything is said.
     Over,
-}
-
-/// Whom a stream is for.
-#[derive(Debug)]
-pub(crate) struct StreamFor {
-    pub(crate) principal: Principal,
-    pub(crate) peer: Peer,
-    /// Free again when the stream has ended.
-    pub(crate) _place: StreamPlace,
 }
 
 /// Why a stream ends.
@@ -112,7 +82,7 @@ impl StreamEnd {
 
 /// A stream that was begun: a task of the gateway's writes it.
 pub(crate) struct BegunStream {
-    pieces: BoxStream<'static, Result<Bytes, Infallible>>,
+    pieces: PipedPieces,
     end: oneshot::Receiver<StreamEnd>,
 }
 
@@ -146,21 +116,12 @@ pub(crate) fn answer(
     reading: Reading,
     wording: impl Wording,
 ) -> BegunStream {
-    let (way, pieces) = way();
     let (ended, end) = oneshot::channel();
-    let tasks = gateway.tasks.clone();
-    let delivery = Delivery {
-        gateway,
-        whom,
-        way,
-        told_at: Instant::now(),
-        looks: looks(),
-    };
+    let (tasks, stopping) = (gateway.tasks.clone(), gateway.stopping.clone());
+    let (pipe, pieces) = StreamPipe::open(gateway, whom);
+    let delivery = Delivery { pipe, stopping };
     tasks.spawn(delivery.run(reading, wording, ended));
-    BegunStream {
-        pieces: pieces.boxed(),
-        end,
-    }
+    BegunStream { pieces, end }
 }
 
 fn nothing_more() -> Response {
@@ -172,29 +133,10 @@ fn nothing_more() -> Response {
     response
 }
 
-fn streamed(body: Body) -> Response {
-    let mut response = Response::new(body);
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(BUFFERING, HeaderValue::from_static("no"));
-    headers.insert(ANSWER, Speaker::Gateway.value());
-    response
-}
-
-fn looks() -> Interval {
-    let mut looks = interval(LOOK_EVERY);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    looks
-}
-
 /// One stream on its way.
 struct Delivery {
-    gateway: Arc<Gateway>,
-    whom: StreamFor,
-    way: Way,
-    /// When the follower last heard something.
-    told_at: Instant,
-    looks: Interval,
+    pipe: StreamPipe,
+    stopping: CancellationToken,
 }
 
 impl Delivery {
@@ -212,13 +154,11 @@ impl Delivery {
         metrics().ended_stream(end.as_str());
         match end {
             StreamEnd::Stopping => {
-                let telling = self.way.send(Bytes::from_static(COME_BACK));
-                if !matches!(timeout(LAST_MAX, telling).await, Ok(Ok(()))) {
+                if !self.pipe.send_last(Bytes::from_static(COME_BACK)).await {
                     tracing::debug!("a follower that takes nothing is not told to come back");
                 }
             }
-            // What is written already would wait for it.
-            StreamEnd::Slow => self.whom.peer.close(),
+            StreamEnd::Slow => self.pipe.cut(),
             StreamEnd::Over | StreamEnd::Gone | StreamEnd::Revoked | StreamEnd::Lost => {}
         }
     }
@@ -268,37 +208,28 @@ impl Delivery {
 
     /// Waits for something, and ends where the stream has to end meanwhile.
     async fn meanwhile<T>(&mut self, waited: impl Future<Output = T>) -> Result<T, StreamEnd> {
-        let mut waited = std::pin::pin!(waited);
-        loop {
-            tokio::select! {
-                biased;
-                () = self.gateway.stopping.cancelled() => return Err(StreamEnd::Stopping),
-                () = self.way.closed() => return Err(StreamEnd::Gone),
-                _ = self.looks.tick() => {
-                    if !self.gateway.authority.still_knows(&self.whom.principal) {
-                        return Err(StreamEnd::Revoked);
-                    }
-                    if self.told_at.elapsed() >= KEEP_EVERY {
-                        self.told_at = Instant::now();
-                        self.way.hint(KEEP);
-                    }
-                }
-                done = &mut waited => return Ok(done),
-            }
-        }
+        let waited = self.pipe.meanwhile(waited);
+        unless_stopping(&self.stopping, waited).await
     }
 
     /// Sends what was said, which may take a while.
     async fn send(&mut self, said: &mut Said) -> Result<(), StreamEnd> {
-        for piece in said.take() {
-            let way = self.way.clone();
-            let sent = self.meanwhile(timeout(BEHIND_MAX, way.send(piece)));
-            match sent.await? {
-                Ok(Ok(())) => self.told_at = Instant::now(),
-                Ok(Err(Gone)) => return Err(StreamEnd::Gone),
-                Err(_elapsed) => return Err(StreamEnd::Slow),
-            }
-        }
-        Ok(())
+        let sending = self.pipe.send(said);
+        unless_stopping(&self.stopping, sending).await
+    }
+}
+
+async fn unless_stopping<T>(
+    stopping: &CancellationToken,
+    waited: impl Future<Output = Result<T, PipeEnd>>,
+) -> Result<T, StreamEnd> {
+    tokio::select! {
+        biased;
+        () = stopping.cancelled() => Err(StreamEnd::Stopping),
+        done = waited => done.map_err(|end| match end {
+            PipeEnd::Gone => StreamEnd::Gone,
+            PipeEnd::Slow => StreamEnd::Slow,
+            PipeEnd::Revoked => StreamEnd::Revoked,
+        }),
     }
 }

@@ -11,8 +11,8 @@
 //! - `told` is what stands in it;
 //! - `gap` says what is missing, with what the rows know;
 //! - `reading` is what one follower still has to get, `raw` writes it as server-sent events, `once` has what is large in
-//!   memory once for all who are told it, `way` bounds what waits for one follower, `deliver` sends it, and ends it where it
-//!   has to end; `places` bounds how many there are.
+//!   memory once for all who are told it, `way` bounds what waits for one follower, `pipe` sends it and finds out that nobody
+//!   takes it, `deliver` sends what a follower is told, and ends where it has to end; `places` bounds how many there are.
 
 pub(crate) mod place;
 
@@ -37,5 +37,7 @@ pub(crate) mod raw;
 
 pub(crate) mod once;
 pub(crate) mod way;
+
+pub(crate) mod pipe;
 
 pub(crate) mod deliver;

@@ -45,6 +45,12 @@ pub(crate) fn write_id(id: &impl Display, to: &mut BytesMut) {
     to.put_u8(b'\n');
 }
 
+/// Writes a message that is no event of the fleet: JSON, for where its lines end does not matter.
+pub(crate) fn write_message(message: &[u8], to: &mut BytesMut) {
+    data(to, message);
+    to.put_u8(b'\n');
+}
+
 /// That something is missing.
 pub(crate) fn write_said(gap: &EventGap, to: &mut BytesMut) {
     let EventGap {

@@ -47,7 +47,7 @@ pub(super) fn initialized(request: &RpcRequest, language: Language) -> Result<Va
 }
 
 fn capabilities() -> Value {
-    json!({ "tools": {} })
+    json!({ "tools": {}, "logging": {} })
 }
 
 /// What a model should know beside what each answer says.

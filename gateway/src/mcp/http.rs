@@ -13,8 +13,9 @@ use super::{
     negotiate::{of_notification, revision_of},
     rpc::taken,
     serve::{NoResult, ServedRequest},
+    streamed_call,
 };
-use crate::{body::aside, desk::CallDesk, refusal::Refused};
+use crate::{body::aside, edge::peers::Peer, refusal::Refused, state::Gateway};
 
 /// Whether a message with these headers is taken; else the answer to it.
 pub(crate) fn takes(headers: &HeaderMap, language: Language) -> Result<(), Box<Response>> {
@@ -28,7 +29,8 @@ pub(crate) fn takes(headers: &HeaderMap, language: Language) -> Result<(), Box<R
 ///
 /// The token is not for what the message asks for.
 pub(crate) async fn serve(
-    desk: Arc<CallDesk>,
+    gateway: &Arc<Gateway>,
+    peer: Peer,
     client: &McpClient,
     body: Bytes,
 ) -> Result<Response, Refused> {
@@ -49,12 +51,18 @@ pub(crate) async fn serve(
         Err(error) => return Ok(error.told(Some(&request.id), language).over_http()),
     };
     let serving = ServedRequest {
-        desk,
+        desk: Arc::clone(&gateway.desk),
         client,
         revision,
     };
-    match Box::pin(serving.answer(&request)).await {
-        Ok(reply) => Ok(reply.over_http()),
+    let served = async {
+        match request.method.as_str() {
+            "tools/call" => streamed_call::answer(gateway, peer, serving, &request).await,
+            _ => Ok(serving.answer(&request).await?.over_http()),
+        }
+    };
+    match Box::pin(served).await {
+        Ok(response) => Ok(response),
         Err(NoResult::Rpc(error)) => Ok(error.told(Some(&request.id), language).over_http()),
         Err(NoResult::Refused(refused)) => Err(refused),
     }

@@ -99,19 +99,24 @@ fn of(id: Option<RpcId>, error: RpcError) -> NoMessage {
 
 /// An id is a string or a whole number, written without a fraction or an exponent.
 fn rpc_id(value: &Bytes) -> Result<RpcId, RpcError> {
+    id_of(value).ok_or_else(|| {
+        RpcError::invalid_request(Message::fixed(
+            "id must be a string or a whole number",
+            "id 必须是字符串或整数",
+        ))
+    })
+}
+
+/// The id, or the token of the same form, that this value of JSON is.
+pub(super) fn id_of(value: &[u8]) -> Option<RpcId> {
     let text = str::from_utf8(value).unwrap_or_default();
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_whole = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let is_string = serde_json::from_str::<String>(text).is_ok();
-    if is_whole || is_string {
+    (is_whole || is_string).then(|| {
         let raw = RawValue::from_string(text.to_owned());
-        return Ok(RpcId(raw.expect("a value of JSON was read before")));
-    }
-    let what = Message::fixed(
-        "id must be a string or a whole number",
-        "id 必须是字符串或整数",
-    );
-    Err(RpcError::invalid_request(what))
+        RpcId(raw.expect("a value of JSON was read before"))
+    })
 }
 
 /// What is wrong with a body that has no members.

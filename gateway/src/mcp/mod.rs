@@ -9,7 +9,10 @@
 //! - `handshake` tells who serves; `definition` and `listing` show the tools, with the `key_argument` of those that write;
 //! - `called` is a call as it is asked for, `catalogue` what is known of its tool, `derived_key` and `earlier` keep it from happening
 //!   twice without a key of its own, `attempts` submits it;
-//! - `envelope` reads what came of it, `words` says it to a model, and `result` is the answer.
+//! - `envelope` reads what came of it, `words` says it to a model, and `result` is the answer; `exchange` is a call from its submission to
+//!   there;
+//! - `wishes` is what its client wants to hear of it meanwhile, from which `log_level` on, `notices` says that, and `streamed_call` is the
+//!   stream.
 
 mod attempts;
 mod called;
@@ -19,19 +22,24 @@ mod definition;
 mod derived_key;
 mod earlier;
 mod envelope;
+mod exchange;
 mod forms;
 mod get;
 mod handshake;
 mod http;
 mod key_argument;
 mod listing;
+mod log_level;
 mod members;
 mod message;
 mod negotiate;
+mod notices;
 mod result;
 mod revision;
 mod rpc;
 mod serve;
+mod streamed_call;
+mod wishes;
 mod words;
 
 pub(crate) use client::McpClient;

@@ -3,21 +3,21 @@
 use std::sync::Arc;
 
 use fleet::{ids::ToolName, tokens::Scope};
-use fleet_client::Answer;
 use serde_json::json;
 
 use super::{
-    attempts::{self, CallKey},
+    attempts::CallKey,
     called::{self, CalledTool},
     client::McpClient,
     derived_key::DerivedKey,
-    envelope::McpEnvelope,
+    exchange::{CallExchange, told},
     get, handshake, key_argument,
     listing::{self, NoPage},
     message::RpcRequest,
     result::Telling,
     revision::Revision,
     rpc::{RpcError, RpcReply, completed},
+    wishes,
 };
 use crate::{
     answer::Glimpse, body::aside, desk::CallDesk, forward::Preference, headers::Speaker,
@@ -48,6 +48,14 @@ impl From<RpcError> for NoResult {
     }
 }
 
+/// A call of the fleet's that is asked for.
+pub(super) enum BegunCall {
+    /// It can be submitted.
+    Exchange(Box<CallExchange>),
+    /// It was refused before.
+    Over(RpcReply),
+}
+
 impl ServedRequest<'_> {
     /// The answer. Dropping the future cancels the call that it made.
     ///
@@ -64,6 +72,10 @@ impl ServedRequest<'_> {
                 Ok(own(handshake::initialized(request, self.client.language)?))
             }
             (Revision::Legacy, "ping") => Ok(own(json!({}))),
+            (Revision::Legacy, "logging/setLevel") => {
+                wishes::level(request)?;
+                Ok(own(json!({})))
+            }
             (_, "tools/list") => self.list(request).await,
             (_, "tools/call") => self.call(request).await,
             (revision, method) => Err(RpcError::unknown_method(revision, method).into()),
@@ -92,6 +104,22 @@ impl ServedRequest<'_> {
         if called.name == get::NAME {
             return self.get(request, &called).await;
         }
+        match self.begin(request, called).await? {
+            BegunCall::Exchange(exchange) => Ok(exchange.answer().await.reply),
+            BegunCall::Over(reply) => Ok(reply),
+        }
+    }
+
+    /// What is to be submitted for a call of the fleet's.
+    ///
+    /// # Errors
+    ///
+    /// There is no such tool for who asks.
+    pub(super) async fn begin(
+        &self,
+        request: &RpcRequest,
+        called: CalledTool,
+    ) -> Result<BegunCall, NoResult> {
         self.may(&[Scope::Call])?;
         let tool: Option<ToolName> = called.name.parse().ok();
         // A tool that the token is not for is one that there is not.
@@ -100,17 +128,27 @@ impl ServedRequest<'_> {
             return Err(RpcError::unknown_tool(&called.name).into());
         };
         let body = called.arguments.clone();
-        let submitted = self.submission(request, called, tool.clone()).await;
-        let (answered, telling) = match submitted {
+        match self.submission(request, called, tool.clone()).await {
             Ok((call, key, mut telling)) => {
                 telling.found_by = Some(key.found_by());
-                let desk = Arc::clone(&self.desk);
-                (attempts::answer(desk, call, key, body).await, telling)
+                Ok(BegunCall::Exchange(Box::new(CallExchange {
+                    desk: Arc::clone(&self.desk),
+                    id: request.id.clone(),
+                    telling,
+                    call,
+                    key,
+                    body,
+                })))
             }
-            Err(refused) => (Err(refused), self.telling()),
-        };
-        let answered = answered.map_err(|refused| refused.of_tool(tool.as_str()));
-        self.told(request, &answered, telling)
+            Err(refused) => {
+                let answered = Err(refused.of_tool(tool.as_str()));
+                Ok(BegunCall::Over(told(
+                    &request.id,
+                    &answered,
+                    self.telling(),
+                )))
+            }
+        }
     }
 
     /// The call as it is submitted, by which key, and how its answer is told.
@@ -163,6 +201,7 @@ impl ServedRequest<'_> {
             body,
             preference: Preference::waiting(get::WAIT_MAX_S),
             principal: name.map(ToOwned::to_owned),
+            known: None,
         };
         let telling = Telling {
             is_content: facts.is_some_and(|facts| facts.is_content),
@@ -195,7 +234,7 @@ impl ServedRequest<'_> {
             }
         }
         let answered = answered.map_err(|refused| refused.of_tool(get::NAME));
-        self.told(request, &answered, telling)
+        Ok(told(&request.id, &answered, telling))
     }
 
     fn may(&self, one_of: &[Scope]) -> Result<(), NoResult> {
@@ -210,30 +249,5 @@ impl ServedRequest<'_> {
             is_content: false,
             found_by: None,
         }
-    }
-
-    /// What became of a call, as its result.
-    fn told(
-        &self,
-        request: &RpcRequest,
-        answered: &Result<Answer, Refused>,
-        telling: Telling,
-    ) -> Result<RpcReply, NoResult> {
-        let refusal;
-        let (bytes, speaker): (&[u8], Speaker) = match answered {
-            Ok(answer) if Glimpse::of(answer.bytes()).is_refused() => {
-                (answer.bytes(), Speaker::Door)
-            }
-            Ok(answer) => (answer.bytes(), Speaker::Call),
-            Err(refused) => {
-                refusal = refused.envelope(self.client.language).to_bytes();
-                (&refusal, Speaker::Gateway)
-            }
-        };
-        let envelope = McpEnvelope::of(bytes);
-        if envelope.is_of_unknown_tool() {
-            return Err(RpcError::unknown_tool(&envelope.tool).into());
-        }
-        Ok(completed(&request.id, &telling.result(&envelope), speaker))
     }
 }

@@ -10,11 +10,7 @@ use super::{
     telling::{TurnTold, TurnWanted},
 };
 use crate::{
-    events::{
-        begin::BeginAt,
-        deliver::{self, StreamFor},
-        reading::Reading,
-    },
+    events::{begin::BeginAt, deliver, pipe::StreamFor, reading::Reading},
     follower::no_reading,
     refusal::Refused,
     state::Gateway,

@@ -2,6 +2,7 @@
 
 mod calls;
 mod listing;
+mod progress;
 mod protocol;
 mod rights;
 mod stop;

@@ -1,0 +1,270 @@
+//! A call whose client hears of it while it runs: a stream of notifications with the answer at its end.
+//!
+//! The call is the same as without a stream. What is heard of it are the events of its session: of one that its client names, those of this
+//! call; else of one of its own, which nobody else can name. Where they cannot be heard, the answer comes all the same.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{body::Body, response::Response};
+use fleet::{
+    ids::{CallId, Label},
+    telemetry::metrics,
+};
+use serde::Deserialize;
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout, timeout_at},
+};
+use uuid::Uuid;
+
+use super::{
+    called::CalledTool,
+    exchange::CallExchange,
+    get,
+    message::RpcRequest,
+    notices::Notices,
+    serve::{BegunCall, NoResult, ServedRequest},
+    wishes::Wishes,
+};
+use crate::{
+    edge::peers::Peer,
+    events::{
+        begin::BeginAt,
+        keeper::SessionOf,
+        pipe::{PipeEnd, StreamPipe, streamed},
+        raw,
+        reading::Reading,
+        told::Told,
+        way::Said,
+    },
+    follower::stream_from,
+    headers::SESSION,
+    state::Gateway,
+};
+
+/// How long it may take to begin to hear the events.
+const OPEN_MAX: Duration = Duration::from_secs(1);
+/// How long the last events may take that were told before the call was over: they come another way than its answer.
+const LAST_EVENTS_MAX: Duration = Duration::from_millis(500);
+/// The most events that wait for it to be known which call is meant.
+const HELD_MAX: usize = 256;
+
+/// The answer to a call: a stream where its client wants to hear of it, and there is a place for one, else JSON. Dropping the future cancels
+/// the call; once there is a stream, its end does.
+///
+/// # Errors
+///
+/// The request is not right, or the token is not for what it asks for.
+pub(super) async fn answer(
+    gateway: &Arc<Gateway>,
+    peer: Peer,
+    serving: ServedRequest<'_>,
+    request: &RpcRequest,
+) -> Result<Response, NoResult> {
+    let wishes = Wishes::of(request, serving.revision, None)?;
+    let called = CalledTool::read(request)?;
+    if !wishes.is_any() || called.name == get::NAME {
+        return Ok(serving.answer(request).await?.over_http());
+    }
+    let mut exchange = match serving.begin(request, called).await? {
+        BegunCall::Exchange(exchange) => exchange,
+        BegunCall::Over(reply) => return Ok(reply.over_http()),
+    };
+    let Ok(whom) = stream_from(gateway, peer, &serving.client.principal) else {
+        return Ok(exchange.answer().await.reply.over_http());
+    };
+    let (pipe, pieces) = StreamPipe::open(Arc::clone(gateway), whom);
+    let streamed_call = StreamedCall {
+        pipe,
+        heard: HeardCall::of(&mut exchange),
+        notices: Notices::new(wishes, exchange.call.tool.to_string()),
+    };
+    let running = streamed_call.run(Arc::clone(gateway), *exchange);
+    gateway.tasks.spawn(running);
+    Ok(streamed(Body::from_stream(pieces)))
+}
+
+/// A call that is told of.
+struct StreamedCall {
+    pipe: StreamPipe,
+    heard: HeardCall,
+    notices: Notices,
+}
+
+/// Which events are those of the call.
+struct HeardCall {
+    /// `None`: what the client names as its session is none.
+    session: Option<SessionOf>,
+    /// The call, where others have the same session; `None`: it has one of its own.
+    call: Option<watch::Receiver<Option<CallId>>>,
+    /// What was heard before it was known which call is meant.
+    held: Vec<Arc<Told>>,
+}
+
+/// What comes next.
+enum NextOfCall {
+    Answer(super::exchange::ToldCall),
+    Event(Arc<Told>),
+    /// No more events.
+    Silence,
+}
+
+impl StreamedCall {
+    async fn run(mut self, gateway: Arc<Gateway>, exchange: CallExchange) {
+        let end = self.tell(&gateway, exchange).await;
+        metrics().ended_stream(match end {
+            Ok(()) => "over",
+            Err(PipeEnd::Gone) => "gone",
+            Err(PipeEnd::Slow) => "slow",
+            Err(PipeEnd::Revoked) => "revoked",
+        });
+        if end == Err(PipeEnd::Slow) {
+            self.pipe.cut();
+        }
+    }
+
+    async fn tell(&mut self, gateway: &Gateway, exchange: CallExchange) -> Result<(), PipeEnd> {
+        let mut reading = self.open(gateway).await?;
+        // Dropped where the stream ends before: then the call is cancelled.
+        let mut answering = std::pin::pin!(exchange.answer());
+        let told = loop {
+            let next = async {
+                tokio::select! {
+                    told = &mut answering => NextOfCall::Answer(told),
+                    event = next_event(&mut reading) => event.map_or(NextOfCall::Silence, NextOfCall::Event),
+                }
+            };
+            match self.pipe.meanwhile(next).await? {
+                NextOfCall::Answer(told) => break told,
+                NextOfCall::Event(event) => self.hear(event, &mut reading).await.map(drop)?,
+                NextOfCall::Silence => reading = None,
+            }
+        };
+        if told.is_made_and_over {
+            let until = Instant::now() + LAST_EVENTS_MAX;
+            while reading.is_some() {
+                let next = timeout_at(until, next_event(&mut reading));
+                match self.pipe.meanwhile(next).await? {
+                    Ok(Some(event)) => {
+                        if self.hear(event, &mut reading).await? {
+                            break;
+                        }
+                    }
+                    Ok(None) | Err(_) => break,
+                }
+            }
+        }
+        let mut said = Said::default();
+        raw::write_message(&told.reply.body, said.text());
+        self.pipe.send(&mut said).await
+    }
+
+    /// Begins to hear the events of the call, which is not made yet.
+    async fn open(&mut self, gateway: &Gateway) -> Result<Option<Reading>, PipeEnd> {
+        let Some(of) = &self.heard.session else {
+            return Ok(None);
+        };
+        let opening = Reading::open(&gateway.sessions, of, BeginAt::Now);
+        let opened = self.pipe.meanwhile(timeout(OPEN_MAX, opening)).await?;
+        if !matches!(opened, Ok(Ok(_))) {
+            tracing::debug!("the events of a call cannot be heard, so its client is told of none");
+        }
+        Ok(opened.ok().and_then(Result::ok))
+    }
+
+    /// Tells of an event, and of all that are there; whether the call is over by them.
+    async fn hear(
+        &mut self,
+        event: Arc<Told>,
+        reading: &mut Option<Reading>,
+    ) -> Result<bool, PipeEnd> {
+        let mut said = Said::default();
+        let mut is_over = false;
+        let mut next = Some(event);
+        while let Some(event) = next {
+            for event in self.heard.those_of_call(event) {
+                is_over |= event.kind == "finished";
+                for notice in self.notices.of_event(&event.payload) {
+                    raw::write_message(notice.to_string().as_bytes(), said.text());
+                }
+            }
+            next = reading.as_mut().and_then(Reading::ready);
+        }
+        self.pipe.send(&mut said).await?;
+        Ok(is_over)
+    }
+}
+
+impl HeardCall {
+    /// Of a call that is about to be made, which gets a session of its own where its client names none.
+    fn of(exchange: &mut CallExchange) -> Self {
+        let call = &mut exchange.call;
+        let given = call.headers.get(SESSION.as_str());
+        let (session, known) = match given {
+            Some(session) => {
+                let (tell, known) = watch::channel(None);
+                call.known = Some(tell);
+                (session.as_str().parse().ok(), Some(known))
+            }
+            None => {
+                let session = format!("mcp_{}", Uuid::new_v4().simple());
+                call.headers.insert(SESSION.as_str(), session.as_str());
+                (session.parse::<Label>().ok(), None)
+            }
+        };
+        let tenant = call.tenant.clone();
+        Self {
+            session: session.map(|session| SessionOf { tenant, session }),
+            call: known,
+            held: Vec::new(),
+        }
+    }
+
+    /// What is known to be of the call by now.
+    fn those_of_call(
+        &mut self,
+        event: Arc<Told>,
+    ) -> impl Iterator<Item = crate::events::told::SessionEvent> + use<> {
+        self.held.push(event);
+        let call = match &self.call {
+            None => None,
+            Some(known) => match *known.borrow() {
+                Some(call) => Some(call),
+                None => {
+                    // The oldest say least.
+                    let surplus = self.held.len().saturating_sub(HELD_MAX);
+                    self.held.drain(..surplus);
+                    return Vec::new().into_iter();
+                }
+            },
+        };
+        let events = std::mem::take(&mut self.held).into_iter();
+        let events = events.filter_map(|told| match &*told {
+            Told::Event(event) => Some(event.clone()),
+            Told::Gap(_) => None,
+        });
+        let is_its = |event: &crate::events::told::SessionEvent| {
+            call.is_none_or(|call| call_of(&event.payload) == Some(call))
+        };
+        events.filter(is_its).collect::<Vec<_>>().into_iter()
+    }
+}
+
+/// The call that an event is of.
+fn call_of(payload: &[u8]) -> Option<CallId> {
+    #[derive(Deserialize)]
+    struct OfCall {
+        call_id: CallId,
+    }
+
+    let read: OfCall = serde_json::from_slice(payload).ok()?;
+    Some(read.call_id)
+}
+
+/// The next event; `None`: there are no more. Waits for ever where none are heard.
+async fn next_event(reading: &mut Option<Reading>) -> Option<Arc<Told>> {
+    match reading {
+        Some(reading) => reading.next().await.ok(),
+        None => std::future::pending().await,
+    }
+}
