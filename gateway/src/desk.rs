@@ -1,8 +1,12 @@
 //! What a call needs between its request and its answer, whatever carries the request: HTTP, or a pipe.
 
+use fleet::store::file_keys::KnownFileKeys;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{ask::Dispatchers, mcp::catalogue::Catalogue};
+use crate::{
+    ask::Dispatchers,
+    mcp::{catalogue::Catalogue, state_keys::StateKeys},
+};
 
 /// Where calls are made and waited for. None of it decides anything.
 #[derive(Debug)]
@@ -11,6 +15,10 @@ pub(crate) struct CallDesk {
     pub(crate) dispatchers: Dispatchers,
     /// What is known of tools when they are called over MCP.
     pub(crate) catalogue: Catalogue,
+    /// With what it is signed what clients send back with their answers over MCP.
+    pub(crate) state_keys: StateKeys,
+    /// Whether clients can hear of changes.
+    pub(crate) serves_streams: bool,
     /// Cancelled when waiting requests are to be answered with where their calls stand.
     pub(crate) stopping: CancellationToken,
     /// What outlives its request: calls that are cancelled when their caller goes away.
@@ -27,8 +35,20 @@ impl CallDesk {
         Self {
             dispatchers,
             catalogue: Catalogue::default(),
+            state_keys: StateKeys::own(),
+            serves_streams: false,
             stopping,
             tasks,
+        }
+    }
+
+    /// The same of a gateway, whose signatures any other reads.
+    #[must_use]
+    pub(crate) fn over_http(self, keys: KnownFileKeys) -> Self {
+        Self {
+            state_keys: StateKeys::Ledger(keys),
+            serves_streams: true,
+            ..self
         }
     }
 }

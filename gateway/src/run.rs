@@ -34,6 +34,7 @@ use crate::{
     error::RunError,
     events::{keeper::Keeper, once::Stories, places::StreamPlaces, sessions::Sessions},
     files::Files,
+    mcp::{client_sessions::ClientSessions, tool_bell::ToolBell},
     state::Gateway,
     turns::waited::AnswersWaited,
     views::STATEMENT_MAX,
@@ -115,16 +116,21 @@ impl Started {
         let dispatchers = Dispatchers::new(&bus).await?;
         let (stopping, tasks) = (CancellationToken::new(), TaskTracker::new());
         let keeper = Keeper::new(bus.clone(), dispatchers.client().clone(), tasks.clone());
+        let file_keys = KnownFileKeys::new(views.clone());
         let desk = CallDesk::new(dispatchers.clone(), stopping.clone(), tasks.clone());
+        let desk = desk.over_http(file_keys.clone());
+        let tool_bell = ToolBell::new(bus.clone(), tasks.clone(), stopping.clone());
         let gateway = Arc::new(Gateway {
             dispatchers,
             sessions: Sessions::new(keeper, views.clone(), tasks.clone(), stopping.clone()),
             streams: StreamPlaces::new(config.streams_max, config.streams_each_max, |open| {
                 metrics().streams(open);
             }),
-            files: Files::new(config.files_bytes_max, KnownFileKeys::new(views.clone())),
+            files: Files::new(config.files_bytes_max, file_keys),
             stories: Stories::default(),
             desk: Arc::new(desk),
+            client_sessions: ClientSessions::default(),
+            tool_bell: Arc::new(tool_bell),
             bodies: BodyRoom::new(config.bodies_max_mib),
             views,
             expected: Expected::new(config.listen, &config.allowed_hosts, &config.cors_origins),

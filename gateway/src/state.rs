@@ -13,6 +13,7 @@ use crate::{
     edge::hosts::Expected,
     events::{once::Stories, places::StreamPlaces, sessions::Sessions},
     files::Files,
+    mcp::{client_sessions::ClientSessions, tool_bell::ToolBell},
     turns::waited::AnswersWaited,
 };
 
@@ -39,6 +40,10 @@ pub(crate) struct Gateway {
     pub(crate) stories: Stories,
     /// Where calls are made and waited for: with the same dispatchers, stop and tasks.
     pub(crate) desk: Arc<CallDesk>,
+    /// The clients of older revisions of MCP that can be asked.
+    pub(crate) client_sessions: ClientSessions,
+    /// Who listens for changed tools over MCP.
+    pub(crate) tool_bell: Arc<ToolBell>,
     /// The room for bodies.
     pub(crate) bodies: BodyRoom,
     /// Cancelled when waiting requests are to be answered with where their calls stand.

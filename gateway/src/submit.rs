@@ -4,7 +4,7 @@
 //! longer is known by its id from then on, and is looked at by that. So a gateway that stops can say of every call where it stands, and a
 //! caller that goes away can have its own cancelled.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fleet::ids::{CallId, Label, ToolName};
@@ -28,7 +28,7 @@ const FIRST: Duration = Duration::from_secs(2);
 /// How long a gateway that stops waits for the answer to a first question.
 const STOP_MAX: Duration = Duration::from_secs(3);
 /// The reason of a cancellation in the history.
-const GONE: &str = "its caller went away";
+pub(crate) const GONE: &str = "its caller went away";
 
 /// A call on its way to the door.
 #[derive(Debug)]
@@ -125,7 +125,8 @@ pub(crate) async fn submit_while<T>(
 /// Cancels the call that an answer leaves open which nobody is there to get.
 pub(crate) async fn let_go(desk: &CallDesk, call: &Submitted, answered: &Result<Answer, Refused>) {
     if let Some(id) = undecided(answered) {
-        cancel(desk, call, id).await;
+        let principal = call.principal.as_deref();
+        cancel(desk, &call.tenant, id, GONE, principal).await;
     }
 }
 
@@ -204,24 +205,63 @@ async fn attached(
     }
 }
 
-/// Cancels a call whose caller is gone. Never because the gateway itself stops.
-async fn cancel(desk: &CallDesk, call: &Submitted, id: CallId) {
+/// Waits so long for a call that was made before, whose caller is asked about it. Dropping the future cancels the call, unless the program
+/// itself stops.
+///
+/// # Errors
+///
+/// No dispatcher answers.
+pub(crate) async fn attend(
+    desk: Arc<CallDesk>,
+    tenant: Label,
+    id: CallId,
+    principal: Option<String>,
+    longest: Duration,
+) -> Result<Answer, Refused> {
+    let (mut caller, hears) = oneshot::channel();
+    let task = Arc::clone(&desk);
+    desk.tasks.spawn(async move {
+        let until = Instant::now() + longest;
+        let what = WaitUntil::DecidedOrAwaiting;
+        let answered = tokio::select! {
+            answered = wait(&task, &tenant, id, until, what) => caller.send(answered),
+            () = caller.closed() => Err(Err(Refused::no_answer(Repeatable::Always))),
+        };
+        let is_over = |answer: &Answer| !Glimpse::of(answer.bytes()).is_open();
+        if let Err(answered) = answered
+            && !answered.as_ref().is_ok_and(is_over)
+        {
+            cancel(&task, &tenant, id, GONE, principal.as_deref()).await;
+        }
+    });
+    let answered = hears.await;
+    answered.unwrap_or_else(|_ended| Err(Refused::no_answer(Repeatable::Always)))
+}
+
+/// Cancels a call; its state then, where that is known. Never because the gateway itself stops.
+pub(crate) async fn cancel(
+    desk: &CallDesk,
+    tenant: &Label,
+    id: CallId,
+    reason: &'static str,
+    principal: Option<&str>,
+) -> Option<String> {
     if desk.stopping.is_cancelled() {
-        return;
+        return None;
     }
     let cancelling = Cancelling {
         call_id: id,
-        reason: Some(GONE),
-        actor: call.principal.as_deref(),
+        reason: Some(reason),
+        actor: principal,
     };
     let body = serde_json::to_vec(&cancelling).expect("a question has only string keys");
-    let question = Question::new(desk.dispatchers.subjects().cancel(&call.tenant), body);
-    if desk
-        .dispatchers
-        .ask(question, Repeatable::Always)
-        .await
-        .is_err()
-    {
-        tracing::warn!(call = %id, "a call whose caller went away could not be cancelled");
+    let question = Question::new(desk.dispatchers.subjects().cancel(tenant), body);
+    let answered = desk.dispatchers.ask(question, Repeatable::Always).await;
+    match answered {
+        Ok(answer) => Some(Glimpse::of(answer.bytes()).state),
+        Err(_no_answer) => {
+            tracing::warn!(call = %id, "a call that nobody waits for could not be cancelled");
+            None
+        }
     }
 }

@@ -73,24 +73,55 @@ impl FileKeys {
         hex::encode(hmac::sign(&self.current, grant.text().as_bytes()))
     }
 
+    /// A signature of something that is no grant, 64 hexadecimal digits. `what` says of what, and stands for nothing else under these keys.
+    pub fn sign_other(&self, what: &str, text: &str) -> String {
+        hex::encode(hmac::sign(&self.current, other(what, text).as_bytes()))
+    }
+
+    /// Whether one of the keys has signed that. Compared in constant time, with both.
+    pub fn have_signed_other(&self, what: &str, text: &str, signature: &str) -> bool {
+        self.have_signed_text(&other(what, text), signature)
+    }
+
     /// Whether one of the keys has signed it. Compared in constant time, with both. Says nothing of the moment.
     pub fn have_signed(&self, grant: &FileGrant<'_>, signature: &str) -> bool {
+        self.have_signed_text(&grant.text(), signature)
+    }
+
+    fn have_signed_text(&self, text: &str, signature: &str) -> bool {
         // In no other letters than it was written with: those are the ones that are masked where a tool repeats them.
         let is_written = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         let decoded = signature.bytes().all(is_written);
         let Some(signature) = decoded.then(|| hex::decode(signature).ok()).flatten() else {
             return false;
         };
-        let text = grant.text();
         let is_of = |key: &hmac::Key| hmac::verify(key, text.as_bytes(), &signature).is_ok();
         let of_previous = self.previous.as_ref().is_some_and(is_of);
         is_of(&self.current) || of_previous
     }
 }
 
+/// No grant is the same text: `what` is another one.
+fn other(what: &str, text: &str) -> String {
+    debug_assert!(what != WHAT && !what.contains('\n'), "{what} is of grants");
+    format!("{what}\n{text}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_grant_is_signed_for_one_purpose() {
+        let keys = FileKeys::new(b"first", None);
+        let signature = keys.sign_other("toolfleet a", "text");
+        assert!(keys.have_signed_other("toolfleet a", "text", &signature));
+        assert!(!keys.have_signed_other("toolfleet b", "text", &signature));
+        assert!(!keys.have_signed_other("toolfleet a", "texts", &signature));
+        assert!(!keys.have_signed_other("toolfleet a", "text", ""));
+        let renewed = FileKeys::new(b"second", Some(b"first"));
+        assert!(renewed.have_signed_other("toolfleet a", "text", &signature));
+    }
 
     #[test]
     fn a_signature_is_of_one_file_one_tenant_one_moment_and_two_keys() {

@@ -1,4 +1,4 @@
-//! `POST /mcp`: one message of the Model Context Protocol.
+//! `POST /mcp`: one message of the Model Context Protocol, and `DELETE /mcp`: the end of a session of its older revisions.
 
 use std::sync::Arc;
 
@@ -36,4 +36,15 @@ pub(super) async fn message(
         language,
     };
     mcp::serve(&gateway, peer, &client, body).await
+}
+
+/// Ends a session.
+pub(super) async fn end(
+    State(gateway): State<Arc<Gateway>>,
+    asked: Asked,
+) -> Result<Response, Refused> {
+    let principal = asked.by(&LOOKERS_AT_TOOLS)?;
+    asked.tenant(principal)?;
+    asked.query(&[])?;
+    mcp::end_session(&gateway, principal, &asked.headers)
 }

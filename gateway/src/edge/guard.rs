@@ -38,12 +38,12 @@ const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
 const SENT: HeaderValue = HeaderValue::from_static(
     "Authorization, Content-Type, Idempotency-Key, Prefer, Cache-Control, Content-Digest, Content-Disposition, Range, If-Range, \
      Repr-Digest, traceparent, tracestate, baggage, \
-     Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Toolfleet-Deadline-Ms, Toolfleet-File-Name, Toolfleet-Files, Toolfleet-Language, Toolfleet-Meta, Toolfleet-On-Disconnect, Toolfleet-Priority, Toolfleet-Run, \
+     Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Mcp-Session-Id, Toolfleet-Deadline-Ms, Toolfleet-File-Name, Toolfleet-Files, Toolfleet-Language, Toolfleet-Meta, Toolfleet-On-Disconnect, Toolfleet-Priority, Toolfleet-Run, \
      Toolfleet-Run-Deadline, Toolfleet-Session, Toolfleet-Tenant, Toolfleet-Tool-Version",
 );
 /// What a page may read.
 const SHOWN: HeaderValue = HeaderValue::from_static(
-    "Accept-Ranges, Content-Disposition, Content-Range, ETag, Location, Repr-Digest, Retry-After, Toolfleet-Answer, Toolfleet-Call-Id, Toolfleet-Degraded, Toolfleet-Outcome, Toolfleet-State",
+    "Accept-Ranges, Content-Disposition, Content-Range, ETag, Location, Mcp-Session-Id, Repr-Digest, Retry-After, Toolfleet-Answer, Toolfleet-Call-Id, Toolfleet-Degraded, Toolfleet-Outcome, Toolfleet-State",
 );
 /// How long a browser remembers what it was told, in seconds.
 const REMEMBERED: HeaderValue = HeaderValue::from_static("600");

@@ -7,7 +7,7 @@ use fleet::{
     wire::{code::Code, message::Message},
 };
 
-use super::{message::RpcRequest, rpc::RpcError};
+use super::{members::RawMembers, message::RpcRequest, rpc::RpcError};
 use crate::{forward, refusal::Refused};
 
 /// `_meta` with the key of a call.
@@ -52,6 +52,42 @@ impl CalledTool {
             arguments: arguments.unwrap_or_else(|| Bytes::from_static(b"{}")),
             key,
         })
+    }
+}
+
+/// What a client answers that was asked something about its call.
+#[derive(Debug, Default)]
+pub(super) struct ClientAnswers {
+    /// What it sends back: which question of which call it answers.
+    pub(super) state: Option<String>,
+    /// By the names of what was asked.
+    pub(super) responses: Option<RawMembers>,
+}
+
+impl ClientAnswers {
+    /// Of the parameters of a request.
+    ///
+    /// # Errors
+    ///
+    /// They are not of the form that the protocol has.
+    pub(super) fn read(request: &RpcRequest) -> Result<Self, RpcError> {
+        let state = match request.params.get("requestState") {
+            None => None,
+            Some(_) => Some(
+                request
+                    .params
+                    .text("requestState")
+                    .ok_or_else(RpcError::wrong_state)?,
+            ),
+        };
+        let responses = request.params.get("inputResponses").map(RawMembers::of);
+        let responses = responses.transpose().map_err(|_no_object| {
+            RpcError::invalid_params(Message::fixed(
+                "params.inputResponses must be an object",
+                "params.inputResponses 必须是对象",
+            ))
+        })?;
+        Ok(Self { state, responses })
     }
 }
 

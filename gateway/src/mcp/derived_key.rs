@@ -39,6 +39,11 @@ impl DerivedKey {
         Self(hash.into())
     }
 
+    /// What the keys are made of.
+    pub(super) const fn hash(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// The key with this number.
     pub(super) fn numbered(self, number: usize) -> IdempotencyKey {
         let key = format!("{BEGIN}{}-{number}", hex::encode(self.0));

@@ -12,12 +12,12 @@ use super::{
 /// How long an answer about the server itself holds, in milliseconds: as long as that of another release may take to come.
 const HOLDS_MS: u64 = 60_000;
 
-/// The result of `server/discover`.
-pub(super) fn discovered(language: Language) -> Value {
+/// The result of `server/discover`. `listens`: whether a client can hear of changed tools.
+pub(super) fn discovered(language: Language, listens: bool) -> Value {
     json!({
         "resultType": "complete",
         "supportedVersions": [MODERN],
-        "capabilities": capabilities(),
+        "capabilities": capabilities(listens),
         "instructions": instructions(language),
         "ttlMs": HOLDS_MS,
         "cacheScope": "public",
@@ -40,14 +40,19 @@ pub(super) fn initialized(request: &RpcRequest, language: Language) -> Result<Va
     let served = LEGACY.iter().find(|version| **version == wanted);
     Ok(json!({
         "protocolVersion": served.unwrap_or(&LEGACY[0]),
-        "capabilities": capabilities(),
+        "capabilities": capabilities(false),
         "serverInfo": server_info(),
         "instructions": instructions(language),
     }))
 }
 
-fn capabilities() -> Value {
-    json!({ "tools": {}, "logging": {} })
+/// `listens`: whether a client can hear of changed tools.
+fn capabilities(listens: bool) -> Value {
+    let tools = match listens {
+        true => json!({ "listChanged": true }),
+        false => json!({}),
+    };
+    json!({ "tools": tools, "logging": {} })
 }
 
 /// What a model should know beside what each answer says.

@@ -2,20 +2,40 @@
 
 use std::sync::Arc;
 
-use axum::{http::HeaderMap, response::Response};
+use axum::{
+    body::Body,
+    http::{HeaderMap, HeaderValue, StatusCode},
+    response::Response,
+};
 use bytes::Bytes;
-use fleet::call::Language;
+use fleet::{
+    call::Language,
+    wire::{code::Code, message::Message},
+};
 
 use super::{
+    askable::Askable,
     client::McpClient,
+    client_sessions::{ClientAnswer, ClientSession},
     forms,
-    message::RpcMessage,
-    negotiate::{of_notification, revision_of},
-    rpc::taken,
+    message::{RpcMessage, RpcRequest, RpcResponse},
+    negotiate::{VERSION, of_notification, one, revision_of},
+    revision::{MODERN, Revision},
+    rpc::{RpcError, taken},
     serve::{NoResult, ServedRequest},
-    streamed_call,
+    streamed_call, subscription, wishes,
 };
-use crate::{body::aside, edge::peers::Peer, refusal::Refused, state::Gateway};
+use crate::{
+    auth::principal::Principal,
+    body::aside,
+    edge::peers::Peer,
+    headers::{ANSWER, Speaker},
+    refusal::Refused,
+    state::Gateway,
+};
+
+/// The header that names the session of an older revision.
+const SESSION: &str = "mcp-session-id";
 
 /// Whether a message with these headers is taken; else the answer to it.
 pub(crate) fn takes(headers: &HeaderMap, language: Language) -> Result<(), Box<Response>> {
@@ -36,19 +56,84 @@ pub(crate) async fn serve(
 ) -> Result<Response, Refused> {
     let language = client.language;
     let read = aside(body.len(), move || RpcMessage::read(&body)).await?;
-    let request = match read {
-        Ok(RpcMessage::Request(request)) => request,
-        Ok(RpcMessage::Notification) => {
-            let version = of_notification(&client.headers);
-            return Ok(
-                version.map_or_else(|error| error.told(None, language).over_http(), |()| taken())
-            );
+    let answered = match read {
+        Ok(RpcMessage::Request(request)) => {
+            return of_request(gateway, peer, client, &request).await;
         }
-        Err(none) => return Ok(none.error.told(none.id.as_ref(), language).over_http()),
+        Ok(RpcMessage::Notification) => of_notification(&client.headers)
+            .and_then(|()| session(gateway, client))
+            .map(|_session| taken()),
+        Err(none) => match (none.response, session(gateway, client)) {
+            (Some(_response), Err(error)) => Err(error),
+            (Some(RpcResponse { id, result }), Ok(Some(session))) => {
+                let answer = result.map_or(ClientAnswer::Error, ClientAnswer::Result);
+                session.answered(id.as_deref().unwrap_or_default(), answer);
+                Ok(taken())
+            }
+            (_, _) => return Ok(none.error.told(none.id.as_ref(), language).over_http()),
+        },
     };
-    let revision = match revision_of(&client.headers, &request) {
-        Ok(revision) => revision,
-        Err(error) => return Ok(error.told(Some(&request.id), language).over_http()),
+    Ok(answered.unwrap_or_else(|error| error.told(None, language).over_http()))
+}
+
+/// The session of an older revision that a message belongs to, where it names one. 2026-07-28 has none.
+fn session(gateway: &Gateway, client: &McpClient) -> Result<Option<Arc<ClientSession>>, RpcError> {
+    let named = one(&client.headers, SESSION)?;
+    let version = one(&client.headers, VERSION)?;
+    match named.filter(|_| version != Some(MODERN)) {
+        None => Ok(None),
+        Some(id) => {
+            let found = gateway.client_sessions.find(id, &client.principal);
+            found.map(Some).ok_or_else(RpcError::no_session)
+        }
+    }
+}
+
+/// Ends the session of an older revision that a request names.
+///
+/// # Errors
+///
+/// It names none, or there is no such session.
+pub(crate) fn end_session(
+    gateway: &Gateway,
+    principal: &Principal,
+    headers: &HeaderMap,
+) -> Result<Response, Refused> {
+    let named = headers.get(SESSION).and_then(|id| id.to_str().ok());
+    let is_ended = named.is_some_and(|id| gateway.client_sessions.end(id.trim(), principal));
+    if !is_ended {
+        let what = Message::fixed(
+            "there is no such session; Mcp-Session-Id names one of an older revision",
+            "没有该会话；Mcp-Session-Id 指明旧版本的会话",
+        );
+        return Err(Refused::new(Code::NotFound, what));
+    }
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
+    headers.insert(ANSWER, Speaker::Gateway.value());
+    Ok(response)
+}
+
+async fn of_request(
+    gateway: &Arc<Gateway>,
+    peer: Peer,
+    client: &McpClient,
+    request: &RpcRequest,
+) -> Result<Response, Refused> {
+    let revision = revision_of(&client.headers, request);
+    let read = revision.and_then(|revision| {
+        // Who begins anew may still name the one that is lost.
+        let is_new = request.method == "initialize";
+        let session = match is_new {
+            true => None,
+            false => session(gateway, client)?,
+        };
+        Ok((revision, session))
+    });
+    let (revision, session) = match read {
+        Ok(read) => read,
+        Err(error) => return Ok(error.told(Some(&request.id), client.language).over_http()),
     };
     let serving = ServedRequest {
         desk: Arc::clone(&gateway.desk),
@@ -56,14 +141,38 @@ pub(crate) async fn serve(
         revision,
     };
     let served = async {
-        match request.method.as_str() {
-            "tools/call" => streamed_call::answer(gateway, peer, serving, &request).await,
-            _ => Ok(serving.answer(&request).await?.over_http()),
+        match (revision, request.method.as_str()) {
+            (Revision::Modern, "subscriptions/listen") => {
+                subscription::listen(gateway, peer, &client.principal, request)
+            }
+            (Revision::Legacy, "initialize") => {
+                let mut response = serving.answer(request).await?.over_http();
+                let askable = Askable::of_handshake(request);
+                let begun = askable
+                    .is_any()
+                    .then(|| gateway.client_sessions.begin(&client.principal, askable));
+                if let Some(id) = begun.flatten() {
+                    let id = HeaderValue::try_from(id).expect("letters, digits and -");
+                    response.headers_mut().insert(SESSION, id);
+                }
+                Ok(response)
+            }
+            (Revision::Legacy, "logging/setLevel") => {
+                let level = wishes::level(request)?;
+                if let Some(session) = session {
+                    session.set_log(level);
+                }
+                Ok(serving.answer(request).await?.over_http())
+            }
+            (_, "tools/call") => {
+                streamed_call::answer(gateway, peer, session, serving, request).await
+            }
+            (_, _) => Ok(serving.answer(request).await?.over_http()),
         }
     };
     match Box::pin(served).await {
         Ok(response) => Ok(response),
-        Err(NoResult::Rpc(error)) => Ok(error.told(Some(&request.id), language).over_http()),
+        Err(NoResult::Rpc(error)) => Ok(error.told(Some(&request.id), client.language).over_http()),
         Err(NoResult::Refused(refused)) => Err(refused),
     }
 }

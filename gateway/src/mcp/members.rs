@@ -50,6 +50,16 @@ impl RawMembers {
         Ok(members)
     }
 
+    /// Of these, each JSON text, whose names are all different.
+    pub(super) fn made(members: &[(&str, Bytes)]) -> Self {
+        let members = members.iter();
+        Self(
+            members
+                .map(|(name, value)| ((*name).to_owned(), value.clone()))
+                .collect(),
+        )
+    }
+
     /// The value of this member, JSON text.
     pub(super) fn get(&self, name: &str) -> Option<&Bytes> {
         let found = self.0.iter().find(|(given, _)| given == name);
@@ -59,6 +69,11 @@ impl RawMembers {
     /// The text of this member; `None` where there is none, or where it is no string.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         serde_json::from_slice(self.get(name)?).ok()
+    }
+
+    /// The members, in their order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Bytes)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
     /// The object without this member. Every value stays the bytes that it is.

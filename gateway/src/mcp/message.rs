@@ -34,11 +34,22 @@ pub(super) struct RpcRequest {
 pub(super) struct NoMessage {
     pub(super) id: Option<RpcId>,
     pub(super) error: RpcError,
+    /// The response that it is, which only who has asked something takes.
+    pub(super) response: Option<RpcResponse>,
+}
+
+/// A response of a client.
+#[derive(Debug)]
+pub(super) struct RpcResponse {
+    /// To which request; `None`: no text, as ours are.
+    pub(super) id: Option<String>,
+    /// `None`: an error.
+    pub(super) result: Option<Bytes>,
 }
 
 impl From<RpcError> for NoMessage {
     fn from(error: RpcError) -> Self {
-        Self { id: None, error }
+        of(None, error)
     }
 }
 
@@ -66,10 +77,18 @@ impl RpcMessage {
         }
         let Some(method) = fields.text("method") else {
             let what = Message::fixed(
-                "method must be a string; this server asks nothing, so it takes no responses",
-                "method 必须是字符串；这个服务器不发出请求，因此不接受响应",
+                "method must be a string; a response is taken in the session (Mcp-Session-Id) in which was asked, and nowhere else",
+                "method 必须是字符串；响应只在发出请求的会话（Mcp-Session-Id）中接受",
             );
-            return Err(of(id, RpcError::invalid_request(what)));
+            let is_response = fields.get("result").or(fields.get("error")).is_some();
+            let response = (is_response && fields.get("method").is_none()).then(|| RpcResponse {
+                id: fields.text("id"),
+                result: fields.get("result").cloned(),
+            });
+            return Err(NoMessage {
+                response,
+                ..of(id, RpcError::invalid_request(what))
+            });
         };
         let Some(id) = id else {
             return Ok(Self::Notification);
@@ -94,7 +113,11 @@ impl RpcMessage {
 }
 
 fn of(id: Option<RpcId>, error: RpcError) -> NoMessage {
-    NoMessage { id, error }
+    NoMessage {
+        id,
+        error,
+        response: None,
+    }
 }
 
 /// An id is a string or a whole number, written without a fraction or an exponent.
@@ -203,6 +226,37 @@ mod tests {
         for id in ["null", "1.0", "1e3", "true", "[]", "{}", "\"\\ud800\""] {
             let sent = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
             assert!(read(&sent).is_err(), "{id}");
+        }
+    }
+
+    #[test]
+    fn a_response_is_one_by_its_result_or_its_error() {
+        for (text, expected) in [
+            (
+                r#"{"jsonrpc":"2.0","id":"a","result":{"n":1.10}}"#,
+                Some((Some("a"), Some(r#"{"n":1.10}"#))),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":"a","error":{"code":1}}"#,
+                Some((Some("a"), None)),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":7,"result":{}}"#,
+                Some((None, Some("{}"))),
+            ),
+            (r#"{"jsonrpc":"2.0","id":"a"}"#, None),
+            (r#"{"jsonrpc":"2.0","id":"a","method":1,"result":{}}"#, None),
+            (r#"{"id":"a","result":{}}"#, None),
+        ] {
+            let response = read(text).unwrap_err().response;
+            let read = response.as_ref().map(|response| {
+                let result = response.result.as_deref();
+                (
+                    response.id.as_deref(),
+                    result.map(|result| str::from_utf8(result).unwrap()),
+                )
+            });
+            assert_eq!(read, expected, "{text}");
         }
     }
 

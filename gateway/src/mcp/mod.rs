@@ -10,23 +10,31 @@
 //! - `called` is a call as it is asked for, `catalogue` what is known of its tool, `derived_key` and `earlier` keep it from happening
 //!   twice without a key of its own, `attempts` submits it;
 //! - `envelope` reads what came of it, `words` says it to a model, and `result` is the answer; `exchange` is a call from its submission to
-//!   there;
+//!   there, with what is asked of its client in between: `asking` reads what that is (`input_requests` in the protocol's own form,
+//!   `elicitation` with a form, `exact` with its arguments), `askable` what the client declares, and `request_state` is what it sends back
+//!   with its answers, signed by `state_keys`;
 //! - `wishes` is what its client wants to hear of it meanwhile, from which `log_level` on, `notices` says that, and `streamed_call` is the
-//!   stream.
+//!   stream, on which one of `client_sessions` is asked; `tool_bell` rings where tools have changed, and `subscription` tells that.
 
+mod askable;
+mod asking;
 mod attempts;
 mod called;
 pub(crate) mod catalogue;
 mod client;
+pub(crate) mod client_sessions;
 mod definition;
 mod derived_key;
 mod earlier;
+mod elicitation;
 mod envelope;
+mod exact;
 mod exchange;
 mod forms;
 mod get;
 mod handshake;
 mod http;
+mod input_requests;
 mod key_argument;
 mod listing;
 mod log_level;
@@ -34,13 +42,17 @@ mod members;
 mod message;
 mod negotiate;
 mod notices;
+mod request_state;
 mod result;
 mod revision;
 mod rpc;
 mod serve;
+pub(crate) mod state_keys;
 mod streamed_call;
+mod subscription;
+pub(crate) mod tool_bell;
 mod wishes;
 mod words;
 
 pub(crate) use client::McpClient;
-pub(crate) use http::{serve, takes};
+pub(crate) use http::{end_session, serve, takes};

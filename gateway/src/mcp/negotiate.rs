@@ -20,11 +20,13 @@ use super::{
     rpc::RpcError,
 };
 
-const VERSION: &str = "mcp-protocol-version";
+/// The header that says which version a message speaks.
+pub(super) const VERSION: &str = "mcp-protocol-version";
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+/// Where a client says what it can do.
+pub(super) const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 /// What stands around a value that is no plain header.
 const ENCODED: (&str, &str) = ("=?base64?", "?=");
 
@@ -104,7 +106,10 @@ fn mirrored(headers: &HeaderMap, request: &RpcRequest) -> Result<(), RpcError> {
 }
 
 /// The only value of a header.
-fn one<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>, RpcError> {
+pub(super) fn one<'a>(
+    headers: &'a HeaderMap,
+    name: &'static str,
+) -> Result<Option<&'a str>, RpcError> {
     let mut lines = headers.get_all(name).iter();
     let (first, second) = (lines.next(), lines.next());
     if second.is_some() {

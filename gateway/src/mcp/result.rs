@@ -60,8 +60,9 @@ enum Block<'a> {
     },
 }
 
+/// What a result says beside itself.
 #[derive(Debug, Serialize)]
-struct ResultMeta<'a> {
+pub(super) struct ResultMeta<'a> {
     #[serde(
         rename = "io.modelcontextprotocol/serverInfo",
         skip_serializing_if = "Option::is_none"
@@ -150,7 +151,8 @@ impl Telling {
         text(message.told(self.language).to_owned())
     }
 
-    fn meta<'a>(&self, envelope: &'a McpEnvelope<'a>) -> ResultMeta<'a> {
+    /// What is said beside a result of an envelope.
+    pub(super) fn meta<'a>(&self, envelope: &'a McpEnvelope<'a>) -> ResultMeta<'a> {
         ResultMeta {
             server: (self.revision == Revision::Modern).then(server_info),
             call: CallSaid {

@@ -126,6 +126,35 @@ impl RpcError {
             .with("requested", json!(requested))
     }
 
+    /// The client cannot be asked what the tool asks: these capabilities are missing.
+    pub(super) fn lacks(capabilities: Value) -> Self {
+        let what = Message::fixed(
+            "the tool asks something that this client has not declared that it can be asked; nothing was done",
+            "工具需要询问客户端，但客户端没有声明相应的能力；没有执行任何操作",
+        );
+        let code = Code::InvalidArguments.as_str();
+        let error = Self::new(-32_021, StatusCode::BAD_REQUEST, code, what);
+        error.with("requiredCapabilities", capabilities)
+    }
+
+    /// The session of an older revision is not here, or not any more: its client begins anew.
+    pub(super) fn no_session() -> Self {
+        let what = Message::fixed(
+            "this gateway has no such session: initialize again, or send the request without Mcp-Session-Id",
+            "这个网关没有该会话：请重新 initialize，或去掉 Mcp-Session-Id 再发送请求",
+        );
+        let code = Code::NotFound.as_str();
+        Self::new(-32_600, StatusCode::NOT_FOUND, code, what)
+    }
+
+    /// What a client sends back with its answers was not signed here, is about another request, or its time is over.
+    pub(super) fn wrong_state() -> Self {
+        Self::invalid_params(Message::fixed(
+            "params.requestState is not one that was given with this request, or its ten minutes are over; send the request without it",
+            "params.requestState 不是随这个请求给出的，或已超过十分钟；请去掉它再发送请求",
+        ))
+    }
+
     /// What the gateway refuses of a request that is about no call.
     pub(super) fn refused(refused: &Refused, language: Language) -> Self {
         let envelope = refused.envelope(language);

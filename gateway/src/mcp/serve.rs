@@ -2,18 +2,25 @@
 
 use std::sync::Arc;
 
-use fleet::{ids::ToolName, tokens::Scope};
+use bytes::Bytes;
+use fleet::{
+    ids::ToolName,
+    tokens::Scope,
+    wire::{code::Code, message::Message},
+};
 use serde_json::json;
 
 use super::{
+    askable::Askable,
     attempts::CallKey,
-    called::{self, CalledTool},
+    called::{self, CalledTool, ClientAnswers},
     client::McpClient,
     derived_key::DerivedKey,
-    exchange::{CallExchange, told},
+    exchange::{CallExchange, CallStart, RequestedCall, told},
     get, handshake, key_argument,
     listing::{self, NoPage},
     message::RpcRequest,
+    request_state::{RequestState, StateAbout},
     result::Telling,
     revision::Revision,
     rpc::{RpcError, RpcReply, completed},
@@ -66,7 +73,8 @@ impl ServedRequest<'_> {
         let own = |result| completed(&request.id, &result, Speaker::Gateway);
         match (self.revision, request.method.as_str()) {
             (Revision::Modern, "server/discover") => {
-                Ok(own(handshake::discovered(self.client.language)))
+                let listens = self.desk.serves_streams;
+                Ok(own(handshake::discovered(self.client.language, listens)))
             }
             (Revision::Legacy, "initialize") => {
                 Ok(own(handshake::initialized(request, self.client.language)?))
@@ -127,19 +135,50 @@ impl ServedRequest<'_> {
         let Some(tool) = tool else {
             return Err(RpcError::unknown_tool(&called.name).into());
         };
-        let body = called.arguments.clone();
-        match self.submission(request, called, tool.clone()).await {
-            Ok((call, key, mut telling)) => {
-                telling.found_by = Some(key.found_by());
-                Ok(BegunCall::Exchange(Box::new(CallExchange {
-                    desk: Arc::clone(&self.desk),
-                    id: request.id.clone(),
-                    telling,
-                    call,
-                    key,
-                    body,
-                })))
+        let requested = RequestedCall {
+            arguments: called.arguments.clone(),
+            files: called::files(&self.client.headers),
+        };
+        let answers = match self.revision {
+            Revision::Modern => ClientAnswers::read(request)?,
+            Revision::Legacy => ClientAnswers::default(),
+        };
+        let principal = self.client.principal.name();
+        let begun = match answers.state {
+            Some(sealed) => {
+                let about = requested.about(&self.client.tenant, principal, &tool);
+                let about = about.await.map_err(NoResult::Refused)?;
+                let state = self.opened(&sealed, &about).await?;
+                let resumed = self.resumed(called, &tool).await;
+                resumed.map(|(arguments, telling)| (arguments, telling, CallStart::Resume(state)))
             }
+            None => {
+                let submitted = self.submission(request, called, tool.clone()).await;
+                submitted.map(|(call, key, mut telling)| {
+                    telling.found_by = Some(key.found_by());
+                    let arguments = call.body.clone();
+                    let start = CallStart::Submit(Box::new(call), key);
+                    (arguments, telling, start)
+                })
+            }
+        };
+        match begun {
+            Ok((arguments, telling, start)) => Ok(BegunCall::Exchange(Box::new(CallExchange {
+                desk: Arc::clone(&self.desk),
+                id: request.id.clone(),
+                telling,
+                tenant: self.client.tenant.clone(),
+                tool,
+                principal: principal.map(ToOwned::to_owned),
+                arguments,
+                requested,
+                askable: match self.revision {
+                    Revision::Modern => Askable::of_request(request),
+                    Revision::Legacy => Askable::default(),
+                },
+                responses: answers.responses,
+                start,
+            }))),
             Err(refused) => {
                 let answered = Err(refused.of_tool(tool.as_str()));
                 Ok(BegunCall::Over(told(
@@ -149,6 +188,44 @@ impl ServedRequest<'_> {
                 )))
             }
         }
+    }
+
+    /// What a client sends back with its answers about this.
+    async fn opened(&self, sealed: &str, about: &StateAbout) -> Result<RequestState, NoResult> {
+        for newest in [false, true] {
+            let Some((keys, now)) = self.desk.state_keys.get(newest).await else {
+                let what = Message::fixed(
+                    "requestState cannot be looked at at the moment",
+                    "目前无法核对 requestState",
+                );
+                let refused = Refused::later(Code::StoreUnavailable, what);
+                return Err(RpcError::refused(&refused, self.client.language).into());
+            };
+            if let Some(state) = RequestState::open(sealed, &keys, about, now) {
+                return Ok(state);
+            }
+        }
+        Err(RpcError::wrong_state().into())
+    }
+
+    /// The arguments as the tool got them, and how the answer is told, of a call that was made before.
+    async fn resumed(
+        &self,
+        called: CalledTool,
+        tool: &ToolName,
+    ) -> Result<(Bytes, Telling), Refused> {
+        let catalogue = &self.desk.catalogue;
+        let facts = catalogue.facts(&self.desk.dispatchers, &self.client.tenant, tool);
+        let facts = facts.await?;
+        let arguments = match facts.as_ref().filter(|facts| facts.writes) {
+            Some(facts) => key_argument::take(&called.arguments, &facts.key_argument)?.1,
+            None => called.arguments,
+        };
+        let telling = Telling {
+            is_content: facts.is_some_and(|facts| facts.is_content),
+            ..self.telling()
+        };
+        Ok((arguments, telling))
     }
 
     /// The call as it is submitted, by which key, and how its answer is told.

@@ -1,5 +1,7 @@
 //! A call whose client hears of it while it runs: a stream of notifications with the answer at its end.
 //!
+//! A client of an older revision that can be asked is asked there, in its session.
+//!
 //! The call is the same as without a stream. What is heard of it are the events of its session: of one that its client names, those of this
 //! call; else of one of its own, which nobody else can name. Where they cannot be heard, the answer comes all the same.
 
@@ -11,6 +13,7 @@ use fleet::{
     telemetry::metrics,
 };
 use serde::Deserialize;
+use serde_json::{Value, json};
 use tokio::{
     sync::watch,
     time::{Instant, timeout, timeout_at},
@@ -19,8 +22,10 @@ use uuid::Uuid;
 
 use super::{
     called::CalledTool,
-    exchange::CallExchange,
+    client_sessions::{ClientAnswer, ClientSession},
+    exchange::{AskingCall, CallExchange, CallStanding, CallStart},
     get,
+    members::RawMembers,
     message::RpcRequest,
     notices::Notices,
     serve::{BegunCall, NoResult, ServedRequest},
@@ -34,7 +39,7 @@ use crate::{
         pipe::{PipeEnd, StreamPipe, streamed},
         raw,
         reading::Reading,
-        told::Told,
+        told::{SessionEvent, Told},
         way::Said,
     },
     follower::stream_from,
@@ -46,6 +51,8 @@ use crate::{
 const OPEN_MAX: Duration = Duration::from_secs(1);
 /// How long the last events may take that were told before the call was over: they come another way than its answer.
 const LAST_EVENTS_MAX: Duration = Duration::from_millis(500);
+/// How long a client may take to answer what it is asked.
+const ASKED_MAX: Duration = Duration::from_secs(10 * 60);
 /// The most events that wait for it to be known which call is meant.
 const HELD_MAX: usize = 256;
 
@@ -58,28 +65,46 @@ const HELD_MAX: usize = 256;
 pub(super) async fn answer(
     gateway: &Arc<Gateway>,
     peer: Peer,
+    session: Option<Arc<ClientSession>>,
     serving: ServedRequest<'_>,
     request: &RpcRequest,
 ) -> Result<Response, NoResult> {
-    let wishes = Wishes::of(request, serving.revision, None)?;
+    let log = session.as_ref().and_then(|session| session.log());
+    let wishes = Wishes::of(request, serving.revision, log)?;
     let called = CalledTool::read(request)?;
-    if !wishes.is_any() || called.name == get::NAME {
+    if (!wishes.is_any() && session.is_none()) || called.name == get::NAME {
         return Ok(serving.answer(request).await?.over_http());
     }
     let mut exchange = match serving.begin(request, called).await? {
         BegunCall::Exchange(exchange) => exchange,
         BegunCall::Over(reply) => return Ok(reply.over_http()),
     };
+    if let Some(session) = &session {
+        exchange.askable = session.askable;
+    }
+    // Who only may be asked gets a stream where that is so.
+    let first = match wishes.is_any() {
+        true => None,
+        false => match exchange.begin().await {
+            CallStanding::Told(told) => return Ok(told.reply.over_http()),
+            CallStanding::Asks(asking) => Some(asking),
+        },
+    };
     let Ok(whom) = stream_from(gateway, peer, &serving.client.principal) else {
-        return Ok(exchange.answer().await.reply.over_http());
+        let told = match first {
+            Some(asking) => exchange.told_as_text(*asking),
+            None => exchange.answer().await,
+        };
+        return Ok(told.reply.over_http());
     };
     let (pipe, pieces) = StreamPipe::open(Arc::clone(gateway), whom);
     let streamed_call = StreamedCall {
         pipe,
-        heard: HeardCall::of(&mut exchange),
-        notices: Notices::new(wishes, exchange.call.tool.to_string()),
+        session,
+        heard: HeardEvents::of(&mut exchange),
+        notices: Notices::new(wishes, exchange.tool.to_string()),
     };
-    let running = streamed_call.run(Arc::clone(gateway), *exchange);
+    let running = streamed_call.run(Arc::clone(gateway), *exchange, first);
     gateway.tasks.spawn(running);
     Ok(streamed(Body::from_stream(pieces)))
 }
@@ -87,13 +112,15 @@ pub(super) async fn answer(
 /// A call that is told of.
 struct StreamedCall {
     pipe: StreamPipe,
-    heard: HeardCall,
+    /// In which its client is asked; `None`: by its result.
+    session: Option<Arc<ClientSession>>,
+    heard: HeardEvents,
     notices: Notices,
 }
 
 /// Which events are those of the call.
-struct HeardCall {
-    /// `None`: what the client names as its session is none.
+struct HeardEvents {
+    /// `None`: nothing is heard.
     session: Option<SessionOf>,
     /// The call, where others have the same session; `None`: it has one of its own.
     call: Option<watch::Receiver<Option<CallId>>>,
@@ -103,15 +130,20 @@ struct HeardCall {
 
 /// What comes next.
 enum NextOfCall {
-    Answer(super::exchange::ToldCall),
+    Stands(CallStanding),
     Event(Arc<Told>),
     /// No more events.
     Silence,
 }
 
 impl StreamedCall {
-    async fn run(mut self, gateway: Arc<Gateway>, exchange: CallExchange) {
-        let end = self.tell(&gateway, exchange).await;
+    async fn run(
+        mut self,
+        gateway: Arc<Gateway>,
+        exchange: CallExchange,
+        first: Option<Box<AskingCall>>,
+    ) {
+        let end = self.tell(&gateway, exchange, first).await;
         metrics().ended_stream(match end {
             Ok(()) => "over",
             Err(PipeEnd::Gone) => "gone",
@@ -123,21 +155,38 @@ impl StreamedCall {
         }
     }
 
-    async fn tell(&mut self, gateway: &Gateway, exchange: CallExchange) -> Result<(), PipeEnd> {
+    async fn tell(
+        &mut self,
+        gateway: &Gateway,
+        mut exchange: CallExchange,
+        first: Option<Box<AskingCall>>,
+    ) -> Result<(), PipeEnd> {
         let mut reading = self.open(gateway).await?;
-        // Dropped where the stream ends before: then the call is cancelled.
-        let mut answering = std::pin::pin!(exchange.answer());
+        let mut stands = match first {
+            Some(asking) => CallStanding::Asks(asking),
+            None => self.while_heard(&mut reading, exchange.begin()).await?,
+        };
         let told = loop {
-            let next = async {
-                tokio::select! {
-                    told = &mut answering => NextOfCall::Answer(told),
-                    event = next_event(&mut reading) => event.map_or(NextOfCall::Silence, NextOfCall::Event),
+            let asking = match stands {
+                CallStanding::Told(told) => break told,
+                CallStanding::Asks(asking) => asking,
+            };
+            let Some(session) = self.session.clone() else {
+                break exchange.asked_by_result(&asking).await;
+            };
+            let answers = match self.ask(gateway, &session, &asking).await {
+                Ok(answers) => answers,
+                Err(end) => {
+                    exchange.left(asking.question.call).await;
+                    return Err(end);
                 }
             };
-            match self.pipe.meanwhile(next).await? {
-                NextOfCall::Answer(told) => break told,
-                NextOfCall::Event(event) => self.hear(event, &mut reading).await.map(drop)?,
-                NextOfCall::Silence => reading = None,
+            match answers {
+                Some(answers) if exchange.is_answered(&asking.question, &answers) => {
+                    let going_on = exchange.go_on(*asking, &answers);
+                    stands = self.while_heard(&mut reading, going_on).await?;
+                }
+                Some(_) | None => break exchange.told_as_text(*asking),
             }
         };
         if told.is_made_and_over {
@@ -157,6 +206,68 @@ impl StreamedCall {
         let mut said = Said::default();
         raw::write_message(&told.reply.body, said.text());
         self.pipe.send(&mut said).await
+    }
+
+    /// Tells of events until it is known where the call stands. Where the stream ends before, what makes the call is dropped, and so the call
+    /// cancelled.
+    async fn while_heard(
+        &mut self,
+        reading: &mut Option<Reading>,
+        standing: impl Future<Output = CallStanding>,
+    ) -> Result<CallStanding, PipeEnd> {
+        let mut standing = std::pin::pin!(standing);
+        loop {
+            let next = async {
+                tokio::select! {
+                    stands = &mut standing => NextOfCall::Stands(stands),
+                    event = next_event(reading) => event.map_or(NextOfCall::Silence, NextOfCall::Event),
+                }
+            };
+            match self.pipe.meanwhile(next).await? {
+                NextOfCall::Stands(stands) => return Ok(stands),
+                NextOfCall::Event(event) => self.hear(event, reading).await.map(drop)?,
+                NextOfCall::Silence => *reading = None,
+            }
+        }
+    }
+
+    /// Asks over the stream, and waits for the answers; `None`: too much is asked in the session, nobody answers, or the gateway stops.
+    async fn ask(
+        &mut self,
+        gateway: &Gateway,
+        session: &Arc<ClientSession>,
+        asking: &AskingCall,
+    ) -> Result<Option<RawMembers>, PipeEnd> {
+        let mut said = Said::default();
+        let mut asked = Vec::new();
+        for (name, request) in &asking.requests {
+            let Some(one) = session.ask() else {
+                return Ok(None);
+            };
+            let mut message: Value =
+                serde_json::from_str(request.get()).expect("a request was read before");
+            message["jsonrpc"] = json!("2.0");
+            message["id"] = json!(one.id);
+            raw::write_message(message.to_string().as_bytes(), said.text());
+            asked.push((name, one));
+        }
+        self.pipe.send(&mut said).await?;
+        let until = Instant::now() + ASKED_MAX;
+        let mut answers = Vec::new();
+        for (name, mut one) in asked {
+            let answer = async {
+                tokio::select! {
+                    () = gateway.stopping.cancelled() => None,
+                    answer = timeout_at(until, one.answer()) => answer.ok().flatten(),
+                }
+            };
+            match self.pipe.meanwhile(answer).await? {
+                Some(ClientAnswer::Result(result)) => answers.push((name.as_str(), result)),
+                Some(ClientAnswer::Error) => {}
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(RawMembers::made(&answers)))
     }
 
     /// Begins to hear the events of the call, which is not made yet.
@@ -195,10 +306,17 @@ impl StreamedCall {
     }
 }
 
-impl HeardCall {
+impl HeardEvents {
     /// Of a call that is about to be made, which gets a session of its own where its client names none.
     fn of(exchange: &mut CallExchange) -> Self {
-        let call = &mut exchange.call;
+        let CallStart::Submit(call, _key) = &mut exchange.start else {
+            // Its events are those of an earlier request.
+            return Self {
+                session: None,
+                call: None,
+                held: Vec::new(),
+            };
+        };
         let given = call.headers.get(SESSION.as_str());
         let (session, known) = match given {
             Some(session) => {
@@ -221,10 +339,7 @@ impl HeardCall {
     }
 
     /// What is known to be of the call by now.
-    fn those_of_call(
-        &mut self,
-        event: Arc<Told>,
-    ) -> impl Iterator<Item = crate::events::told::SessionEvent> + use<> {
+    fn those_of_call(&mut self, event: Arc<Told>) -> impl Iterator<Item = SessionEvent> + use<> {
         self.held.push(event);
         let call = match &self.call {
             None => None,
@@ -243,9 +358,8 @@ impl HeardCall {
             Told::Event(event) => Some(event.clone()),
             Told::Gap(_) => None,
         });
-        let is_its = |event: &crate::events::told::SessionEvent| {
-            call.is_none_or(|call| call_of(&event.payload) == Some(call))
-        };
+        let is_its =
+            |event: &SessionEvent| call.is_none_or(|call| call_of(&event.payload) == Some(call));
         events.filter(is_its).collect::<Vec<_>>().into_iter()
     }
 }

@@ -4,8 +4,11 @@ mod calls;
 mod listing;
 mod progress;
 mod protocol;
+mod questions;
 mod rights;
+mod sessions;
 mod stop;
+mod subscriptions;
 mod twice;
 
 use fleet_tests::web::{Web, WebAnswer, WebRequest};
@@ -22,6 +25,8 @@ const IN_META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28",
 struct Client {
     web: Web,
     revision: &'static str,
+    /// What it declares that it can do, JSON text.
+    can: &'static str,
 }
 
 /// A client of the newest revision.
@@ -29,6 +34,7 @@ const fn modern(web: Web) -> Client {
     Client {
         web,
         revision: MODERN,
+        can: "{}",
     }
 }
 
@@ -37,21 +43,27 @@ const fn legacy(web: Web) -> Client {
     Client {
         web,
         revision: LEGACY,
+        can: "{}",
     }
 }
 
 impl Client {
+    /// The same client that declares this.
+    const fn that_can(self, can: &'static str) -> Self {
+        Self { can, ..self }
+    }
+
     /// A request with these parameters, and this more in `_meta`: members of an object as text, for their bytes count.
     fn request(self, id: &str, method: &str, params: &str, meta: &str) -> WebRequest {
         let own = match self.revision {
-            MODERN => IN_META,
-            _ => "",
+            MODERN => IN_META.replace("{}", self.can),
+            _ => String::new(),
         };
         let comma = |left: &str, right: &str| match left.is_empty() || right.is_empty() {
             true => "",
             false => ",",
         };
-        let meta = format!("{{{own}{}{meta}}}", comma(own, meta));
+        let meta = format!("{{{own}{}{meta}}}", comma(&own, meta));
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}{}"_meta":{meta}}}}}"#,
             comma(params, "x")

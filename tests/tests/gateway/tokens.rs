@@ -204,6 +204,12 @@ pub(crate) fn endpoints(call: &str) -> Vec<(&'static str, String, String, &'stat
             &[Scope::Call, Scope::Read],
         ),
         (
+            "DELETE",
+            "/mcp".into(),
+            String::new(),
+            &[Scope::Call, Scope::Read],
+        ),
+        (
             "GET",
             "/v1/openapi.json?tools=1".into(),
             String::new(),
