@@ -124,9 +124,7 @@ pub(super) fn approval(
     reason: Option<&str>,
     language: Language,
 ) -> (String, Value) {
-    let reason = reason
-        .as_deref()
-        .map_or_else(String::new, |reason| format!("\n{reason}"));
+    let reason = reason.map_or_else(String::new, |reason| format!("\n{reason}"));
     let message = said!(
         "May the tool {tool} run with exactly these arguments? Nothing has happened yet.{reason}\n\n{arguments}",
         "是否允许工具 {tool} 以下列参数执行？目前尚未执行任何操作。{reason}\n\n{arguments}"

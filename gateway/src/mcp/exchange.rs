@@ -318,10 +318,10 @@ impl CallExchange {
             .as_ref()
             .map(|answer| Glimpse::of(answer.bytes()))
             .unwrap_or_default();
-        let of_tool = answered
-            .as_ref()
-            .map(Clone::clone)
-            .map_err(|refused| refused.clone().of_tool(self.tool.as_str()));
+        let of_tool = match answered {
+            Ok(answer) => Ok(answer.clone()),
+            Err(refused) => Err(refused.clone().of_tool(self.tool.as_str())),
+        };
         let is_over = glimpse.call_id.is_some() && !glimpse.is_open();
         AnsweredCall {
             reply: told(&self.id, &of_tool, self.telling),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     message::RpcRequest,
-    revision::{LEGACY, MODERN},
+    revision::{LEGACY, SERVED},
     rpc::{RpcError, SERVER_INFO, server_info},
 };
 
@@ -16,7 +16,7 @@ const HOLDS_MS: u64 = 60_000;
 pub(super) fn discovered(language: Language, listens: bool) -> Value {
     json!({
         "resultType": "complete",
-        "supportedVersions": [MODERN],
+        "supportedVersions": SERVED,
         "capabilities": capabilities(listens),
         "instructions": instructions(language),
         "ttlMs": HOLDS_MS,

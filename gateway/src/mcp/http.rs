@@ -65,7 +65,8 @@ pub(crate) async fn serve(
             .map(|_session| taken()),
         Err(none) => match (none.response, session(gateway, client)) {
             (Some(_response), Err(error)) => Err(error),
-            (Some(RpcResponse { id, result }), Ok(Some(session))) => {
+            (Some(response), Ok(Some(session))) => {
+                let RpcResponse { id, result } = *response;
                 let answer = result.map_or(ClientAnswer::Error, ClientAnswer::Result);
                 session.answered(id.as_deref().unwrap_or_default(), answer);
                 Ok(taken())

@@ -35,7 +35,7 @@ pub(super) struct NoMessage {
     pub(super) id: Option<RpcId>,
     pub(super) error: RpcError,
     /// The response that it is, which only who has asked something takes.
-    pub(super) response: Option<RpcResponse>,
+    pub(super) response: Option<Box<RpcResponse>>,
 }
 
 /// A response of a client.
@@ -81,9 +81,11 @@ impl RpcMessage {
                 "method 必须是字符串；响应只在发出请求的会话（Mcp-Session-Id）中接受",
             );
             let is_response = fields.get("result").or(fields.get("error")).is_some();
-            let response = (is_response && fields.get("method").is_none()).then(|| RpcResponse {
-                id: fields.text("id"),
-                result: fields.get("result").cloned(),
+            let response = (is_response && fields.get("method").is_none()).then(|| {
+                Box::new(RpcResponse {
+                    id: fields.text("id"),
+                    result: fields.get("result").cloned(),
+                })
             });
             return Err(NoMessage {
                 response,

@@ -1,7 +1,7 @@
 //! Rings when the tools that models are told of have changed: for whoever listens, and for nobody else.
 //!
 //! The fleet's own bell rings at every change of a tool, a control or a token, and says nothing of which. So the tools are looked at then, once
-//! for all who listen, and twice, for a dispatcher may know of a change up to a second later than another.
+//! for all who listen, and some times, for a dispatcher may know of a change up to a second later than another.
 
 use std::{
     collections::hash_map::DefaultHasher,
@@ -14,7 +14,7 @@ use std::{
 };
 
 use fleet::{bus::connect::Bus, definitions::Format, ids::Label};
-use futures_util::StreamExt as _;
+use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::{
     sync::{Notify, watch},
     time::{sleep, timeout},
@@ -31,7 +31,11 @@ use crate::{
 };
 
 /// How long after the bell the tools are looked at: several changes at once are one, and dispatchers hear the same bell.
-const LOOKS_AFTER: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(1_300)];
+const LOOKS_AFTER: [Duration; 3] = [
+    Duration::from_millis(50),
+    Duration::from_millis(400),
+    Duration::from_millis(1_300),
+];
 /// How often they are looked at without a bell: one may be lost.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
@@ -134,6 +138,10 @@ impl ToolBell {
                 self.look(dispatchers, &tenant).await;
                 continue;
             }
+            // What has rung meanwhile is looked at with this.
+            while let Some(bell) = bell.as_mut()
+                && matches!(bell.next().now_or_never(), Some(Some(_)))
+            {}
             let mut waited = Duration::ZERO;
             for after in LOOKS_AFTER {
                 sleep(after - waited).await;

@@ -18,6 +18,9 @@ const PROGRESS: &str = "progressToken";
 /// Where a request says which log messages it wants.
 const LEVEL: &str = "io.modelcontextprotocol/logLevel";
 
+/// From which level on log messages are told in an older revision to who hears of progress and has said nothing of levels.
+const UNSAID: LogLevel = LogLevel::Info;
+
 /// What a request wants to hear while it is answered.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Wishes {
@@ -46,18 +49,16 @@ impl Wishes {
                 ))
             })
         });
+        let progress = progress.transpose()?;
         let log = match (revision, request.meta.get(LEVEL)) {
-            (Revision::Legacy, _) => session,
+            (Revision::Legacy, _) => session.or(progress.as_ref().map(|_| UNSAID)),
             (Revision::Modern, None) => None,
             (Revision::Modern, Some(level)) => {
                 let level = LogLevel::read(level);
                 Some(level.ok_or_else(|| RpcError::invalid_params(NO_LEVEL))?)
             }
         };
-        Ok(Self {
-            progress: progress.transpose()?,
-            log,
-        })
+        Ok(Self { progress, log })
     }
 
     /// Whether there is anything to be told.
@@ -122,7 +123,10 @@ mod tests {
             let meta = format!(r#"{{"io.modelcontextprotocol/logLevel":{wrong}}}"#);
             assert!(of(&meta, Revision::Modern).is_err(), "{wrong}");
         }
-        let session = Wishes::of(&request("{}"), Revision::Legacy, Some(LogLevel::Info));
-        assert!(session.unwrap().is_any());
+        let session = Wishes::of(&request("{}"), Revision::Legacy, Some(LogLevel::Error));
+        assert_eq!(session.unwrap().log, Some(LogLevel::Error));
+        // Who has said nothing, and listens all the same.
+        let unsaid = of(r#"{"progressToken":1}"#, Revision::Legacy).unwrap();
+        assert_eq!(unsaid.log, Some(LogLevel::Info));
     }
 }

@@ -146,7 +146,7 @@ fn apply_another() -> Result<(), std::io::Error> {
     let version = APPLIED.fetch_add(1, Ordering::Relaxed) + 1;
     let manifest = json!({
         "name": "test_changing", "version": version, "effect": "read",
-        "description": "Is applied again and again.",
+        "description": format!("Is applied again and again: {version}."),
         "input_schema": { "type": "object", "properties": {}, "additionalProperties": false },
         "executor": { "process": { "command": ["/bin/true"] } },
     });

@@ -85,8 +85,8 @@ async fn who_wants_to_hear_of_a_call_does_and_gets_its_answer_at_the_end() {
     let arguments = r#"{"what":"it"}"#;
     for (client, is_modern) in [(modern(web), true), (legacy(web), false)] {
         for (meta, progress, logs) in [
-            (TOKEN.to_owned(), true, false),
-            (format!("{TOKEN},{INFO}"), true, is_modern),
+            (TOKEN.to_owned(), true, !is_modern),
+            (format!("{TOKEN},{INFO}"), true, true),
             (INFO.to_owned(), false, is_modern),
         ] {
             let request = client.calling_as("\"x\"", "talk", arguments, &meta);

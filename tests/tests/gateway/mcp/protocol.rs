@@ -20,7 +20,10 @@ async fn both_revisions_are_served_without_a_session() {
             .send()
             .await,
     );
-    assert_eq!(found["supportedVersions"], json!([MODERN]));
+    assert_eq!(
+        found["supportedVersions"],
+        json!([MODERN, LEGACY, "2025-06-18"])
+    );
     assert_eq!(
         (&found["resultType"], &found["cacheScope"]),
         (&json!("complete"), &json!("public"))
