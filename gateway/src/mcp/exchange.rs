@@ -274,6 +274,9 @@ impl CallExchange {
         let Some(question) = asking else {
             return CallStanding::Told(self.told(&answered));
         };
+        let is_earlier = answered
+            .as_ref()
+            .is_ok_and(|answer| Glimpse::of(answer.bytes()).replayed);
         match question.asks(self.askable, language) {
             ClientAsked::Requests(requests) => {
                 let answer = answered.expect("a question is of an answer");
@@ -283,7 +286,10 @@ impl CallExchange {
                     answer,
                 }))
             }
-            ClientAsked::Lacks(lacked) if self.telling.revision == Revision::Modern => {
+            // Another client may be asked about the call of an earlier request.
+            ClientAsked::Lacks(lacked)
+                if self.telling.revision == Revision::Modern && !is_earlier =>
+            {
                 // A tool that asks has done nothing, so the call can be one that never was.
                 let principal = self.principal.as_deref();
                 let taken_back = cancel(

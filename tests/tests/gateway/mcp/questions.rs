@@ -359,6 +359,19 @@ async fn what_a_tool_asks_is_handed_on_and_its_answer_reaches_the_tool() {
     let open =
         "SELECT state FROM toolfleet.calls WHERE call_id <> $1 ORDER BY call_id DESC LIMIT 1";
     assert_eq!(fleet.rows(open, nobody).await[0]["state"], "cancelled");
+    // But not the call of an earlier request, whose client is asked.
+    let key = r#""io.toolfleet/idempotency-key":"k-1""#;
+    let earlier = result(&client.calling("ask", &sent, key).send().await);
+    assert_eq!(earlier["resultType"], "input_required", "{earlier}");
+    let later = modern(web).that_can(FORMS).calling("ask", &sent, key);
+    let later = result(&later.send().await);
+    assert!(
+        texts(&later)[0].contains("Nothing has happened yet"),
+        "{later}"
+    );
+    assert_eq!(call_of(&later), call_of(&earlier));
+    let state = fleet.call(call_of(&earlier)).await["state"].clone();
+    assert_eq!(state, "awaiting_client");
     gateway.drain().await;
 }
 
