@@ -4075,6 +4075,7 @@ CREATE TABLE toolfleet.fleet (
     breaker_rev bigint DEFAULT 0 NOT NULL,
     timeout_rev bigint DEFAULT 0 NOT NULL,
     watched_tools text[],
+    mcp_rev bigint DEFAULT 0 NOT NULL,
     CONSTRAINT fleet_only_row_check CHECK (only_row)
 );
 
@@ -4304,6 +4305,30 @@ CREATE VIEW toolfleet.marks AS
     call_marks.note,
     call_marks.bulk_name
    FROM toolfleet.call_marks;
+
+CREATE TABLE toolfleet.mcp_server_versions (
+    server text NOT NULL,
+    version integer NOT NULL,
+    manifest json NOT NULL,
+    manifest_hash bytea NOT NULL,
+    applied_at timestamp with time zone DEFAULT now() NOT NULL,
+    applied_by text NOT NULL,
+    CONSTRAINT mcp_server_versions_version_check CHECK ((version > 0))
+);
+
+CREATE VIEW toolfleet.mcp_servers AS
+ SELECT v.server,
+    v.version,
+    (v.version = max(v.version) OVER (PARTITION BY v.server)) AS current,
+    ( SELECT json_object_keys((v.manifest -> 'transport'::text)) AS json_object_keys
+         LIMIT 1) AS transport,
+    (v.manifest ->> 'trust'::text) AS trust,
+    (v.manifest ->> 'on_change'::text) AS on_change,
+    (v.manifest ->> 'queue'::text) AS queue,
+    v.manifest,
+    v.applied_at,
+    v.applied_by
+   FROM toolfleet.mcp_server_versions v;
 
 CREATE TABLE toolfleet.open_counts (
     tenant text NOT NULL,
@@ -4594,6 +4619,8 @@ ALTER TABLE ONLY toolfleet.kept_files
     ADD CONSTRAINT kept_files_pkey PRIMARY KEY (file_id);
 ALTER TABLE ONLY toolfleet.live_controls
     ADD CONSTRAINT live_controls_pkey PRIMARY KEY (control_id);
+ALTER TABLE ONLY toolfleet.mcp_server_versions
+    ADD CONSTRAINT mcp_server_versions_pkey PRIMARY KEY (server, version);
 ALTER TABLE toolfleet.open_calls
     ADD CONSTRAINT open_calls_approval CHECK (((awaiting <> 'approval'::text) OR (approval IS NOT NULL))) NOT VALID;
 ALTER TABLE toolfleet.open_calls

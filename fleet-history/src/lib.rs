@@ -59,6 +59,8 @@ pub mod timeouts;
 
 pub mod tools;
 
+pub mod mcp_servers;
+
 pub mod slots;
 
 pub mod workers;

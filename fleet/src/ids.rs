@@ -210,6 +210,12 @@ name! {
     |text| token(text, |b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'))
 }
 name! {
+    /// The name of an MCP server, which the names of its tools begin with.
+    ServerName, "MCP server's name", "1 to 32 characters of a-z, 0-9 and _",
+    "是 1 到 32 个字符，只能用 a-z、0-9 和 _",
+    |text| text.len() <= 32 && token(text, |b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'))
+}
+name! {
     /// A queue's name: part of a subject and of a consumer's name.
     QueueName, "queue name", "1 to 64 characters of a-z, 0-9, _ and -",
     "是 1 到 64 个字符，只能用 a-z、0-9、_ 和 -",

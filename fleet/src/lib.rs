@@ -53,6 +53,7 @@ pub mod arguments;
 pub mod content;
 pub mod files;
 pub mod manifest;
+pub mod mcp;
 pub mod references;
 pub use ::arguments::{canonical, said};
 

@@ -1,4 +1,4 @@
-//! The tools, the controls, the breakers and the learned timeouts as this process knows them: read at the start, then what is new within a second.
+//! The tools, the controls, the breakers, the learned timeouts and the MCP servers as this process knows them: read at the start, then what is new within a second.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -19,12 +19,12 @@ use crate::{
     call::Language,
     content::{self, NoContent},
     controls::Controls,
-    ids::{QueueName, ToolName},
-    manifest::{AnswerForm, Manifest, Visibility},
+    ids::{QueueName, ServerName, ToolName},
+    manifest::{AnswerForm, Manifest, McpServer, Visibility},
     outcome::ToolFailure,
     said,
     store::{
-        StoreError, breakers, controls, timeouts,
+        StoreError, breakers, controls, mcp_servers, timeouts,
         tools::{self, Change, Revisions},
     },
     telemetry::report,
@@ -133,6 +133,9 @@ struct Tools {
     timeout_rev: i64,
     /// By tool and version.
     timeouts: HashMap<ToolName, HashMap<i32, Duration>>,
+    /// The revision of the MCP servers when they were read.
+    mcp_rev: i64,
+    mcp_servers: HashMap<ServerName, Arc<McpServer>>,
 }
 
 /// The versions of one tool.
@@ -282,6 +285,19 @@ impl Registry {
         self.read(|known| Arc::clone(&known.breakers))
     }
 
+    /// The newest version of an MCP server.
+    pub fn mcp_server(&self, name: &ServerName) -> Option<Arc<McpServer>> {
+        self.read(|known| known.mcp_servers.get(name).map(Arc::clone))
+    }
+
+    /// Knows a server without a ledger that has it: for executors by themselves.
+    #[must_use]
+    pub fn with_mcp_server(self, server: McpServer) -> Self {
+        let name = server.name.clone();
+        self.write().mcp_servers.insert(name, Arc::new(server));
+        self
+    }
+
     /// The timeout that the fleet has learned for this version; `None`: none yet.
     pub fn learned_timeout(&self, tool: &ToolName, version: i32) -> Option<Duration> {
         self.read(|known| known.timeouts.get(tool)?.get(&version).copied())
@@ -316,7 +332,8 @@ impl Registry {
                 // Last, so that the tools are known whatever becomes of the controls.
                 self.read_controls(pool, now.controls).await?;
                 self.read_breakers(pool, now.breakers).await?;
-                return self.read_timeouts(pool, now.timeouts).await;
+                self.read_timeouts(pool, now.timeouts).await?;
+                return self.read_mcp_servers(pool, now.mcp_servers).await;
             }
             for (rev, change) in rows {
                 match change {
@@ -370,6 +387,19 @@ impl Registry {
         if known.timeout_rev <= rev {
             known.timeout_rev = rev;
             known.timeouts = timeouts;
+        }
+        Ok(())
+    }
+
+    /// Reads the MCP servers where their revision has moved: never in a fleet that has none.
+    async fn read_mcp_servers(&self, pool: &PgPool, rev: i64) -> Result<(), StoreError> {
+        if self.read(|known| known.mcp_rev) == rev {
+            return Ok(());
+        }
+        let servers = servers::read(&mcp_servers::newest(pool).await?);
+        let mut known = self.write();
+        if known.mcp_rev <= rev {
+            (known.mcp_rev, known.mcp_servers) = (rev, servers);
         }
         Ok(())
     }
@@ -465,5 +495,6 @@ fn read_tool(manifest: &str) -> Result<Tool, String> {
     })
 }
 
+mod servers;
 #[cfg(test)]
 mod tests;

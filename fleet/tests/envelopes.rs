@@ -341,6 +341,14 @@ fn envelope(code: Code, language: Language) -> Envelope {
             ),
             EffectKnown::NotApplied,
         ),
+        Code::ToolChanged => failed(
+            elsewhere(
+                "the MCP server {server} says something else of this tool than when it was applied",
+                "MCP 服务器 {server} 对这个工具的描述与应用时不同",
+                &[("{server}", "tracker")],
+            ),
+            EffectKnown::NotApplied,
+        ),
         Code::EgressDenied => failed(
             elsewhere(
                 "{origin} is not at a public address, and this worker sends requests to no others",

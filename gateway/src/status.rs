@@ -211,6 +211,7 @@ mod tests {
                 Code::InDoubt,
                 Code::NotApplied,
                 Code::ToolGone,
+                Code::ToolChanged,
                 Code::EgressDenied,
                 Code::Denied,
             ],

@@ -59,7 +59,7 @@
 //!
 //! - `stage` has the values that go from step to step; `arguments` has what the tool gets of a call's; `gate`, `claim`, `execute`, `intercept`, `executors`, `conclude`,
 //!   `complete` and `dispose` are its parts. `onion` takes a call through the interceptors of the program. `retry_budgets` bounds
-//!   how often a tool that fails is tried again, `timeouts` has those that the fleet learns. `large_results` says whether callers get a part of an answer. `redact` masks sensitive values, `handover` hands the files of calls over, `late` records outcomes that came too late.
+//!   how often a tool that fails is tried again, `timeouts` has those that the fleet learns. `large_results` says whether callers get a part of an answer. `mcp_discover` looks at what MCP servers offer. `redact` masks sensitive values, `handover` hands the files of calls over, `late` records outcomes that came too late.
 //! - `heartbeat` keeps the lease, `leave` gives it up, `neighbours` fences dead workers of this machine. `cancel` ends attempts
 //!   of cancelled calls, `progress` is what a tool tells while it runs, `parts` bounds the parts of its answer. `programs` has the slots of process tools, `inability` writes which
 //!   tools cannot run here, `lacks` says it in the log once. `guard` is the small process between the worker and a process tool.
@@ -113,6 +113,7 @@ mod fallback;
 
 mod complete;
 mod large_results;
+mod mcp_discover;
 mod read_result;
 mod retry_budgets;
 mod run_times;
@@ -165,6 +166,7 @@ pub use crate::{
     error::RunError,
     handover::GatewayUrl,
     interceptor::Interceptor,
+    mcp_discover::discoverer_of,
     read_result::reader_of,
     run::run,
     tool::{FileError, FileReader, Tool, ToolContext, ToolError},

@@ -52,6 +52,7 @@ use crate::{
     executors::{
         LINGER_MAX, StartContext,
         http::{HttpExecutor, HttpExecutorError},
+        mcp::McpExecutor,
         native::NativeExecutor,
         nats::NatsExecutor,
         process::{ProcessExecutor, Sandboxes},
@@ -63,7 +64,9 @@ use crate::{
     heartbeat, inability, intake,
     lacks::SaidLacks,
     large_results::counts::LargeResultCounts,
-    leave, neighbours,
+    leave,
+    mcp_discover::McpDiscover,
+    neighbours,
     onion::{self, Chain, Hearing, Link},
     programs::Programs,
     put_back::PuttingBack,
@@ -173,7 +176,7 @@ impl Started {
         let lock = Arc::new(state_dir.hold(id)?);
         let interceptors = mem::take(&mut additions.interceptors).in_order();
         additions.native.add_reader(pool.clone());
-        let executors = executors(&config, &tools_bus, additions, &lock)?;
+        let executors = executors(&config, &registry, &tools_bus, additions, &lock)?;
         let start = StartContext {
             worker: config.name.clone(),
             lock: Arc::clone(&lock),
@@ -375,8 +378,9 @@ fn row(config: &Config, id: WorkerId, interceptors: &[Link]) -> Result<WorkerRow
 /// Every executor of this worker: the built-in kinds, and those of the worker's own program.
 fn executors(
     config: &Config,
+    registry: &Registry,
     tools_bus: &Bus,
-    additions: Additions,
+    mut additions: Additions,
     lock: &Arc<WorkerLock>,
 ) -> Result<Executors, HttpExecutorError> {
     let process = match &config.guard_program {
@@ -384,10 +388,16 @@ fn executors(
         None => ProcessExecutor::without_guard(),
     };
     let process = process.demanding(config.sandbox);
+    let mcp = McpExecutor::new(registry.clone(), config.egress.egress(), &process)?;
+    let secrets = Secrets::new(config.secrets.clone());
+    additions
+        .native
+        .add_discoverer(McpDiscover::over(mcp.clone(), secrets));
     Ok(additions
         .executors
         .with("http", HttpExecutor::new(config.egress.egress())?)
         .with("process", process)
+        .with("mcp", mcp)
         .with(
             "nats",
             NatsExecutor::new(tools_bus.clone()).holding(Arc::clone(lock)),

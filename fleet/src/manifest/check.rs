@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     advice, breaker, client,
-    executor::{ExecutorSpec, KeyPlaces, NatsSpec, OwnSpec, SqlSpec},
+    executor::{ExecutorSpec, KeyPlaces, McpErrors, McpSpec, NatsSpec, OwnSpec, SqlSpec},
     fallback::FallbackOwner,
     input::{is_required, properties},
     large_result::READ_RESULT,
@@ -133,6 +133,7 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
             database(spec, &mut problems);
             sql::check(spec, manifest, &mut problems);
         }
+        ExecutorSpec::Mcp(spec) => mcp_tool(spec, manifest, &mut problems),
         ExecutorSpec::Native(_) => {}
         ExecutorSpec::Client(_) => client::check(manifest, &mut problems),
         ExecutorSpec::Own(spec) => own(spec, &mut problems),
@@ -432,7 +433,16 @@ fn database(spec: &SqlSpec, problems: &mut Problems) {
     secret(place.to_owned(), &spec.database, problems);
 }
 
-fn environment(path: String, name: &str, value: &str, problems: &mut Problems) {
+fn mcp_tool(spec: &McpSpec, manifest: &Manifest, problems: &mut Problems) {
+    if spec.errors == McpErrors::Unknown && manifest.effect == Effect::Read {
+        problems.add(
+            "/executor/mcp/errors",
+            "a read changes nothing, so nothing about its errors is unknown; leave errors out, or declare what the tool changes",
+        );
+    }
+}
+
+pub(super) fn environment(path: String, name: &str, value: &str, problems: &mut Problems) {
     let first = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
     let valid = name.bytes().next().is_some_and(first)
         && name

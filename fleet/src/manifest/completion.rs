@@ -32,7 +32,10 @@ impl CompletionSpec {
         let is_http = match executor {
             ExecutorSpec::Http(_) => true,
             ExecutorSpec::Nats(_) | ExecutorSpec::Native(_) | ExecutorSpec::Own(_) => false,
-            ExecutorSpec::Process(_) | ExecutorSpec::Sql(_) | ExecutorSpec::Client(_) => {
+            ExecutorSpec::Process(_)
+            | ExecutorSpec::Sql(_)
+            | ExecutorSpec::Mcp(_)
+            | ExecutorSpec::Client(_) => {
                 let kind = executor.kind();
                 problems.add(
                     "/completion",

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{call::words, said, wire::message::Message};
+use crate::{call::words, ids::ServerName, said, wire::message::Message};
 
 /// Registers the kinds of executors: one line each, with the field of the manifest in snake case.
 macro_rules! kinds {
@@ -36,6 +36,8 @@ kinds! {
     Nats(NatsSpec),
     /// A statement on a PostgreSQL database.
     Sql(SqlSpec),
+    /// A tool of an MCP server.
+    Mcp(McpSpec),
     /// A handler in the worker's own program.
     Native(NativeSpec),
     /// The program of the caller: the call is handed to it in the answer to its submission.
@@ -311,6 +313,53 @@ impl SqlSpec {
     /// Whether it runs on the fleet's own database.
     pub fn is_on_fleet(&self) -> bool {
         self.database == Self::FLEET
+    }
+}
+
+/// A tool of an MCP server that was applied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct McpSpec {
+    /// The server.
+    pub server: ServerName,
+    /// The name that the server has for it.
+    pub tool: String,
+    /// What the server must say of the tool, as [`crate::mcp::pin`] makes it of its definition.
+    pub pin: String,
+    /// The same without its title and description. `None`: those may not change either, whatever the server's `on_change` says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shape: Option<String>,
+    /// What an error that the tool reports says of its effect.
+    #[serde(default)]
+    pub errors: McpErrors,
+}
+
+words! {
+    /// What an error that a tool of an MCP server reports (`isError`) says of its effect.
+    #[derive(Default)]
+    McpErrors {
+        /// It did not do what was asked.
+        #[default]
+        SaidNo = "said_no",
+        /// It may have done it.
+        Unknown = "unknown",
+    }
+}
+
+impl Kind for McpSpec {
+    fn name(&self) -> &str {
+        "mcp"
+    }
+
+    fn target(&self) -> String {
+        format!("mcp:{}", self.server)
+    }
+
+    fn key_places(&self) -> KeyPlaces {
+        KeyPlaces::Argument {
+            no_header: "a tool of an MCP server has no headers of its own; it finds the key in _meta: leave header out or write argument",
+            by_itself: false,
+        }
     }
 }
 

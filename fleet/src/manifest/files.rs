@@ -89,6 +89,12 @@ impl FilesSpec {
                 "a statement gets its arguments and nothing else, so a sql tool cannot read files; leave files out",
             );
         }
+        if let ExecutorSpec::Mcp(_) = executor {
+            problems.add(
+                "/files",
+                "MCP has no files beside arguments, so a tool of an MCP server cannot read them; leave files out",
+            );
+        }
         if !(1..=NAMED_MAX).contains(&self.max) {
             problems.add(
                 "/files/max",

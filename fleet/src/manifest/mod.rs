@@ -3,7 +3,7 @@
 //! `version` is the content of one file; `policy`, `approval`, `retry`, `rate`, `rules`, `breaker`, `cache`, `fallback`, `files`, `probe`, `timeout`, `large_result`, `client`, `completion`, `executor`, `sandbox`, `answer_form` and `shown` are parts of it. `parse` reads a file in
 //! three steps: `document` (YAML or JSON), the schema of a manifest with its `advice`, and `check` for what its fields say
 //! together. For that, `required` looks at the input schema, and `request` and `sql` at the two executors that are written as
-//! text; `unseen` at what is said of how calls are shown. `lint` warns of what a model may misunderstand.
+//! text; `unseen` at what is said of how calls are shown. `mcp_server` is the other kind of manifest, which names a server whose tools manifests name. `lint` warns of what a model may misunderstand.
 
 mod answer_form;
 mod approval;
@@ -16,6 +16,7 @@ mod executor;
 mod fallback;
 mod files;
 mod large_result;
+mod mcp_server;
 mod optional;
 mod policy;
 pub(crate) mod probe;
@@ -52,14 +53,15 @@ pub use self::{
     completion::CompletionSpec,
     duration::{format_duration, parse_duration},
     executor::{
-        ClientSpec, ExecutorSpec, HttpSpec, NativeSpec, NatsSpec, OwnSpec, Presents, ProcessSpec,
-        RowBounds, SqlSpec,
+        ClientSpec, ExecutorSpec, HttpSpec, McpErrors, McpSpec, NativeSpec, NatsSpec, OwnSpec,
+        Presents, ProcessSpec, RowBounds, SqlSpec,
     },
     fallback::{FallbackSpec, OtherTool, StaleSpec, UnfitTool},
     files::FilesSpec,
     large_result::{LargeResult, READ_RESULT, Threshold},
     lint::{lint, lint_text},
-    parse::parse,
+    mcp_server::{Lifetime, McpServer, McpTransport, OnChange, Trust},
+    parse::{AnyManifest, parse, parse_any},
     policy::{CoercionPolicy, ExitCodes, Idempotency, KeyPolicy, Sensitive, SensitiveMode},
     probe::ProbeSpec,
     problem::ManifestProblem,

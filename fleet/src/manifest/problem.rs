@@ -1,6 +1,6 @@
 //! What is wrong with a manifest.
 
-use crate::ids::ToolName;
+use crate::ids::{ServerName, ToolName};
 
 /// One thing that is wrong with a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +18,15 @@ impl ManifestProblem {
         Self::new(
             "/name",
             format!("the tool {tool} is in {other} too: {remedy}"),
+        )
+    }
+
+    /// The same of an MCP server.
+    pub fn duplicate_server(server: &ServerName, other: &str) -> Self {
+        let remedy = "keep one of the two files, or give one of the servers another name";
+        Self::new(
+            "/name",
+            format!("the MCP server {server} is in {other} too: {remedy}"),
         )
     }
 

@@ -43,6 +43,7 @@ pub mod limited;
 pub mod locks;
 pub mod look;
 pub mod marks;
+pub mod mcp_servers;
 pub mod migrate;
 pub mod open_counts;
 pub mod park;

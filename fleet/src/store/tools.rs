@@ -234,15 +234,18 @@ async fn stored(
 ///
 /// Postgres does not answer.
 pub async fn revisions(pool: &PgPool) -> Result<Revisions, StoreError> {
-    let sql = "SELECT quarantines, control_rev, breaker_rev, timeout_rev FROM toolfleet.fleet";
-    let (quarantines, controls, breakers, timeouts) = listen(sqlx::query_as(sql).fetch_one(pool))
-        .await
-        .map_err(|error| StoreError::from_sqlx("read tools", error))?;
+    let sql =
+        "SELECT quarantines, control_rev, breaker_rev, timeout_rev, mcp_rev FROM toolfleet.fleet";
+    let (quarantines, controls, breakers, timeouts, mcp_servers) =
+        listen(sqlx::query_as(sql).fetch_one(pool))
+            .await
+            .map_err(|error| StoreError::from_sqlx("read tools", error))?;
     Ok(Revisions {
         quarantines,
         controls,
         breakers,
         timeouts,
+        mcp_servers,
     })
 }
 
@@ -293,6 +296,8 @@ pub struct Revisions {
     pub breakers: i64,
     /// The changes of learned timeouts.
     pub timeouts: i64,
+    /// The changes of MCP servers.
+    pub mcp_servers: i64,
 }
 
 /// A change of a tool, for a process that follows the revisions.

@@ -129,6 +129,8 @@ definitions! {
         "Attempts whose outcome was recorded");
     RETRIED_ATTEMPTS = counter("toolfleet.retried.attempts", "{attempt}", &[TOOL],
         "Attempts that ended with another attempt being due");
+    CHANGED_TOOLS = counter("toolfleet.changed.tools", "{attempt}", &[TOOL],
+        "Attempts that were not made, for an MCP server says something else of the tool than when it was applied");
     SUPPRESSED_RETRIES = counter("toolfleet.suppressed.retries", "{attempt}", &[TOOL],
         "Attempts that a tool's retry budget did not allow, or not yet");
     SHORTENED_RESULTS = counter("toolfleet.shortened.results", "{result}", &[TOOL],

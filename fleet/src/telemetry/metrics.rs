@@ -63,6 +63,7 @@ pub struct Metrics {
     execute_duration: Histogram<f64>,
     ended_attempts: Counter<u64>,
     retried_attempts: Counter<u64>,
+    changed_tools: Counter<u64>,
     suppressed_retries: Counter<u64>,
     shortened_results: Counter<u64>,
     observed_brakes: Counter<u64>,
@@ -255,6 +256,16 @@ impl Metrics {
         self.retried_attempts.add(1, &[self.tools.label(tool)]);
     }
 
+    /// A tool of an MCP server can be run here: the series of its changes begins at zero.
+    pub fn has_pinned_tool(&self, tool: &ToolName) {
+        self.changed_tools.add(0, &[self.tools.label(tool)]);
+    }
+
+    /// An attempt was not made, for its MCP server says something else of the tool than when it was applied.
+    pub fn tool_changed(&self, tool: &ToolName) {
+        self.changed_tools.add(1, &[self.tools.label(tool)]);
+    }
+
     /// A tool has a retry budget here: the series of what that suppresses begins at zero.
     pub fn has_retry_budget(&self, tool: &ToolName) {
         self.suppressed_retries.add(0, &[self.tools.label(tool)]);
@@ -422,6 +433,7 @@ impl Metrics {
             execute_duration: seconds(meter, define::EXECUTE_DURATION),
             ended_attempts: counter(meter, define::ENDED_ATTEMPTS),
             retried_attempts: counter(meter, define::RETRIED_ATTEMPTS),
+            changed_tools: counter(meter, define::CHANGED_TOOLS),
             suppressed_retries: counter(meter, define::SUPPRESSED_RETRIES),
             shortened_results: counter(meter, define::SHORTENED_RESULTS),
             observed_brakes: counter(meter, define::OBSERVED_BRAKES),

@@ -96,6 +96,8 @@ words! {
         NotApplied = "not_applied",
         /// The tool cannot be run here any more.
         ToolGone = "tool_gone",
+        /// The MCP server says something else of the tool than when it was applied.
+        ToolChanged = "tool_changed",
         /// The request would have gone where this worker may not go.
         EgressDenied = "egress_denied",
         /// A rule of the worker's program does not allow the call.
@@ -168,6 +170,7 @@ impl Code {
             | Self::InDoubt
             | Self::NotApplied
             | Self::ToolGone
+            | Self::ToolChanged
             | Self::EgressDenied
             | Self::Denied => 500,
         }

@@ -4,6 +4,8 @@
 
 mod controls;
 mod http;
+mod mcp;
+mod mcp_hostile;
 mod native;
 mod nats;
 mod own_tool;
@@ -68,7 +70,18 @@ fn provider() {
 }
 
 /// The columns of the one table, in its order.
-const COLUMNS: &[&str] = &["http", "process", "nats", "native", "sql", "transaction"];
+const COLUMNS: &[&str] = &[
+    "http",
+    "process",
+    "nats",
+    "native",
+    "sql",
+    "transaction",
+    "mcp",
+    "mcp, older",
+    "mcp, stdio",
+    "mcp, a call",
+];
 
 /// Every promise is kept or has a reason why it cannot be tested, and a rig does not get away with reasons alone.
 fn kept(report: &Report, tested_at_least: usize) {

@@ -204,6 +204,19 @@ const MATRIX: &[(&str, &str)] = &[
         "UPDATE toolfleet.fleet SET registry_rev = registry_rev + 1",
     ),
     ("mdwo", "SELECT tool FROM toolfleet.tool_versions"),
+    // MCP servers: applied by operators as tools are.
+    (
+        "mo",
+        "INSERT INTO toolfleet.mcp_server_versions VALUES ('tracker', 1, '{}', '', now(), 'me')",
+    ),
+    ("mo", "UPDATE toolfleet.fleet SET mcp_rev = mcp_rev + 1"),
+    ("mdwo", "SELECT manifest FROM toolfleet.mcp_server_versions"),
+    (
+        "m",
+        "UPDATE toolfleet.mcp_server_versions SET manifest = '{}'",
+    ),
+    ("m", "DELETE FROM toolfleet.mcp_server_versions"),
+    ("morg", "SELECT server FROM toolfleet.mcp_servers"),
     // Controls: decided in functions, and the log of them does not change.
     (
         "mdo",

@@ -1,6 +1,9 @@
 //! `toolfleet dev`: its connections to the rest of the program.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::{Context, bail};
 use clap::Parser;
@@ -8,10 +11,10 @@ use fleet::{
     canonical,
     config::{BusArgs, ConfigError, ParentArgs},
     ids::WorkerId,
-    manifest::Manifest,
+    manifest::{AnyManifest, Manifest, McpServer},
     process::asked_to_stop,
     store::{
-        askers,
+        askers, mcp_servers,
         migrate::migrate,
         tokens::{self, NewToken, Scope},
         tools::{
@@ -28,7 +31,7 @@ use serde_json::Value;
 
 use super::{
     children, connect,
-    tools::{bell, files},
+    tools::{bell, files, servers::AppliedServer},
     usage::UsageError,
 };
 use crate::dev::{self, DevHooks, DevOptions, Screen};
@@ -93,7 +96,10 @@ pub(super) fn hooks() -> DevHooks {
     DevHooks {
         migrate: |url| Box::pin(migrate_all(url)),
         token: |url, kept| Box::pin(token_of_dev(url, kept)),
-        tool_of: |file| Some(files::read(file).ok()?.name),
+        tool_of: |file| match files::read(file).ok()? {
+            AnyManifest::Tool(manifest) => Some(manifest.name),
+            AnyManifest::McpServer(_) => None,
+        },
         apply_tools: |url, nats_url, file| Box::pin(apply_file(url, nats_url, file)),
         worker_died: |url, pid| Box::pin(note_death(url, pid)),
         fence: |url, worker| Box::pin(note_fence(url, worker)),
@@ -143,7 +149,8 @@ async fn apply_file(
     file: PathBuf,
 ) -> anyhow::Result<Vec<String>> {
     let manifest = match files::read(&file) {
-        Ok(manifest) => manifest,
+        Ok(AnyManifest::Tool(manifest)) => *manifest,
+        Ok(AnyManifest::McpServer(server)) => return apply_server(&url, &server, &file).await,
         Err(problems) => bail!(files::sentences("", &problems).join("; ")),
     };
     let name = file.file_name().unwrap_or_default().to_string_lossy();
@@ -208,6 +215,27 @@ async fn apply_file(
         "others keep applying new versions of {} at this moment",
         manifest.name
     )
+}
+
+/// Applies a manifest of an MCP server under its own version; the fleet sees it within a second.
+async fn apply_server(url: &str, server: &McpServer, file: &Path) -> anyhow::Result<Vec<String>> {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let mut connection = connect::writer(&SecretString::from(url)).await?;
+    let by = format!("dev: {name}");
+    let applied = mcp_servers::apply(&mut connection, server, &by).await?;
+    apply(&mut connection, &worker::discoverer_of(&server.queue), &by).await?;
+    if applied == Applied::Unchanged {
+        return Ok(Vec::new());
+    }
+    let done = AppliedServer {
+        file,
+        server,
+        applied,
+    };
+    if done.is_refused() {
+        bail!(done.line());
+    }
+    Ok(vec![done.line()])
 }
 
 /// The bus as the fleet's processes see it; they inherit `TOOLFLEET_PREFIX`.

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use super::{
-    bench, call, calls, control, dev, dispatcher, doctor, files, gateway, migrate, nats_config,
-    tokens, tools, worker, workers,
+    bench, call, calls, control, dev, dispatcher, doctor, files, gateway, mcp, migrate,
+    nats_config, tokens, tools, worker, workers,
 };
 use crate::dev::DevOptions;
 
@@ -43,6 +43,9 @@ pub enum Command {
     /// Apply tool manifests, check them, show what is there
     #[command(subcommand)]
     Tools(tools::Tools),
+    /// See the MCP servers whose tools are tools of the fleet
+    #[command(subcommand)]
+    Mcp(mcp::Mcp),
     /// Submit a call and print its envelope, or a file of calls; exit code 1 when the envelope says `is_error`
     #[command(after_help = BULK_HELP)]
     Call(Box<call::Call>),
@@ -92,6 +95,7 @@ impl Command {
             Self::NatsConfig(config) => config.run(),
             Self::Doctor(doctor) => Box::pin(doctor.run()).await,
             Self::Tools(tools) => Box::pin(tools.run()).await,
+            Self::Mcp(mcp) => Box::pin(mcp.run()).await,
             Self::Call(call) => Box::pin(call.run()).await,
             Self::Calls(calls) => Box::pin(calls.run()).await,
             Self::Files(files) => Box::pin(files.run()).await,

@@ -26,6 +26,8 @@ mod doctor;
 
 mod tools;
 
+mod mcp;
+
 mod call;
 
 mod calls;

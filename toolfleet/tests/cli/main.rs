@@ -20,6 +20,7 @@ mod history;
 mod interceptors;
 mod limit;
 mod listing;
+mod mcp;
 mod migrate;
 mod mistakes;
 mod settings;

@@ -8,6 +8,7 @@ pub(crate) mod executor;
 mod headers;
 pub mod http;
 pub(crate) mod later;
+pub mod mcp;
 pub mod native;
 pub mod nats;
 pub mod output;

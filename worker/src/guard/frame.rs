@@ -32,6 +32,9 @@ pub(crate) struct Start {
     /// The folder with the files of its call, if it has some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) files: Option<PathBuf>,
+    /// The folder of the pipe that is its standard input as long as it lives, and the pipe. What follows is not written then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stdin: Option<(PathBuf, PathBuf)>,
     /// Whose program it is.
     pub(crate) attempt: AttemptId,
     /// How many bytes of stdin follow.
@@ -120,6 +123,7 @@ mod tests {
             sandbox: None,
             fifo: None,
             files: None,
+            stdin: None,
             attempt: AttemptId::generate(),
             input_bytes,
         }

@@ -1,6 +1,7 @@
 //! The guard process: starts the tool, watches it and the worker, and leaves no process behind.
 
 use std::{
+    fs::File,
     io::{self, Read, Write},
     os::{
         fd::{AsFd, AsRawFd},
@@ -245,16 +246,19 @@ fn begin(
     // The worker removes both, too, unless it is gone by then.
     let fifo = start.fifo.clone().map(|(folder, _)| Tmp::made(folder));
     let files = start.files.clone().map(Tmp::made);
-    to_feeder.send(stdin).expect("the feeder waits for it");
+    let input = start.stdin.clone().map(|(folder, _)| Tmp::made(folder));
+    if let Some(stdin) = stdin {
+        to_feeder.send(stdin).expect("the feeder waits for it");
+    }
     to_reaper.send(()).expect("the reaper waits for it");
     if let Some(to_count) = to_count {
         to_count.send(()).expect("the counter waits for it");
     }
-    Ok((tool, inbox, [tmp, fifo, files]))
+    Ok((tool, inbox, [tmp, fifo, files, input]))
 }
 
-/// What is removed when the tool's processes are gone: its own folder, that of its pipe, and that with the files of its call.
-type Folders = [Option<Tmp>; 3];
+/// What is removed when the tool's processes are gone: its own folder, those of its pipes, and that with the files of its call.
+type Folders = [Option<Tmp>; 4];
 
 /// The thread that counts what a tool with a sandbox uses; it waits for a word.
 fn start_counting(start: &Start, events: &SyncSender<Event>) -> io::Result<Option<SyncSender<()>>> {
@@ -294,7 +298,7 @@ fn spawn(body: impl FnOnce() + Send + 'static) -> io::Result<()> {
         .map(drop)
 }
 
-fn start_tool(start: &Start, tmp: Option<&Tmp>) -> Result<(Pid, ChildStdin), NotStarted> {
+fn start_tool(start: &Start, tmp: Option<&Tmp>) -> Result<(Pid, Option<ChildStdin>), NotStarted> {
     if let Some(folder) = &start.cwd {
         // Here and not in the child, so that a relative program and a relative PATH keep their meaning.
         let missing = |err| NotStarted {
@@ -306,9 +310,14 @@ fn start_tool(start: &Start, tmp: Option<&Tmp>) -> Result<(Pid, ChildStdin), Not
     if let Some(sandbox) = &start.sandbox {
         return start_launcher(start, sandbox, tmp);
     }
+    let stdin = match &start.stdin {
+        None => Stdio::piped(),
+        // Also for writing: it waits for nobody, and the input never ends before the program does.
+        Some((_, pipe)) => File::options().read(true).write(true).open(pipe)?.into(),
+    };
     let mut child = Command::new(&start.program)
         .args(&start.args)
-        .stdin(Stdio::piped())
+        .stdin(stdin)
         .process_group(0)
         .spawn()
         .map_err(|err| NotStarted {
@@ -323,7 +332,7 @@ fn start_launcher(
     start: &Start,
     sandbox: &Sandbox,
     tmp: Option<&Tmp>,
-) -> Result<(Pid, ChildStdin), NotStarted> {
+) -> Result<(Pid, Option<ChildStdin>), NotStarted> {
     let launch = Launch {
         sandbox: sandbox.clone(),
         tmp: tmp.map(|tmp| tmp.path().to_owned()),
@@ -353,8 +362,8 @@ fn start_launcher(
     Ok(started(&mut child))
 }
 
-fn started(child: &mut Child) -> (Pid, ChildStdin) {
-    let stdin = child.stdin.take().expect("stdin was asked for as a pipe");
+fn started(child: &mut Child) -> (Pid, Option<ChildStdin>) {
+    let stdin = child.stdin.take();
     let pid = i32::try_from(child.id()).expect("a pid is a positive i32");
     (Pid::from_raw(pid), stdin)
 }

@@ -55,6 +55,7 @@ impl Handover {
                 ExecutorSpec::Native(_)
                 | ExecutorSpec::Own(_)
                 | ExecutorSpec::Sql(_)
+                | ExecutorSpec::Mcp(_)
                 | ExecutorSpec::Client(_) => Ok(HandedFiles::default()),
             }
         };

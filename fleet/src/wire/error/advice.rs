@@ -142,6 +142,7 @@ impl Advice {
             | Code::InDoubt
             | Code::NotApplied
             | Code::ToolGone
+            | Code::ToolChanged
             | Code::EgressDenied
             | Code::Forbidden
             | Code::Denied => Self::TellUser,

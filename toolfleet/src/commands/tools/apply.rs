@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use fleet::{
     config::{BusArgs, EgressArgs, StoreArgs},
     ids::ToolName,
-    manifest::{Manifest, ManifestProblem, lint},
+    manifest::{Manifest, ManifestProblem, McpServer, lint},
     store::{
         StoreError, askers, retire,
         tools::{
@@ -20,7 +20,9 @@ use sqlx::PgConnection;
 
 use super::{
     bell,
-    files::{self, ManifestFile},
+    files::{self, ManifestFile, ManifestFiles},
+    servers::{self, AppliedServer},
+    verdict::word,
 };
 use crate::commands::{actor::user_at_host, connect, output, words};
 
@@ -47,16 +49,25 @@ pub struct Apply {
 impl Apply {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let mut manifests = Vec::new();
-        let mut files = files::read_all(&self.paths)?;
+        let ManifestFiles {
+            tools: mut files,
+            mut servers,
+        } = files::read_all(&self.paths)?;
+        let egress = self.egress.egress();
         files::refuse_own_subjects(&mut files, &self.bus.prefix);
-        files::refuse_forbidden_addresses(&mut files, &self.egress.egress());
-        if files.iter().any(|file| file.manifest.is_err()) {
-            return self.refuse(&files);
+        files::refuse_forbidden_addresses(&mut files, &egress);
+        files::refuse_forbidden_servers(&mut servers, &egress);
+        let unfit_servers = servers.iter().any(|file| file.manifest.is_err());
+        if unfit_servers || files.iter().any(|file| file.manifest.is_err()) {
+            return self.refuse(&files, &servers);
         }
         let mut connection = connect::writer(&self.store.database_url).await?;
-        if refuse_misspelt(&mut files, &mut connection).await? {
-            return self.refuse(&files);
+        let are_misspelt = refuse_misspelt(&mut files, &mut connection).await?;
+        if servers::refuse_unknown(&mut files, &servers, &mut connection).await? || are_misspelt {
+            return self.refuse(&files, &servers);
         }
+        // Before the tools, which name them.
+        let done_servers = servers::apply_all(&servers, &mut connection, &self.by).await?;
         for file in &files {
             if let Ok(manifest) = &file.manifest {
                 manifests.push((file.path.display().to_string(), manifest));
@@ -64,16 +75,17 @@ impl Apply {
         }
         let reader = worker::reader_of(manifests.iter().map(|(_, manifest)| *manifest));
         manifests.extend(reader.iter().map(|reader| (BUILT_IN.to_owned(), reader)));
+        let discoverers = servers::discoverers(&servers);
+        manifests.extend(discoverers.iter().map(|tool| (BUILT_IN.to_owned(), tool)));
         manifests.sort_by_key(|(_, manifest)| manifest.turn());
         let mut done = Vec::new();
         let ended = self.apply_all(&manifests, &mut connection, &mut done).await;
-        if done
-            .iter()
-            .any(|(.., applied)| *applied == Applied::Created)
-        {
+        let mut results = done.iter().map(|(.., applied)| applied);
+        let is_new = |applied: &Applied| *applied == Applied::Created;
+        if results.any(is_new) || done_servers.iter().any(|done| is_new(&done.applied)) {
             bell::ring(&self.bus).await;
         }
-        self.print(&done)?;
+        self.print(&done, &done_servers)?;
         hint(&done);
         if ended.is_ok() {
             name_retired(&done, &mut connection).await?;
@@ -95,6 +107,7 @@ impl Apply {
                     | Applied::FallbackUnfit(_)
             )
         });
+        let refused = refused || done_servers.iter().any(AppliedServer::is_refused);
         Ok(ExitCode::from(u8::from(refused)))
     }
 
@@ -112,12 +125,20 @@ impl Apply {
     }
 
     /// Reports everything that is wrong with the files; nothing was applied.
-    fn refuse(&self, files: &[ManifestFile]) -> anyhow::Result<ExitCode> {
+    fn refuse(
+        &self,
+        files: &[ManifestFile],
+        servers: &[ManifestFile<McpServer>],
+    ) -> anyhow::Result<ExitCode> {
         let wrong = files
             .iter()
-            .filter_map(|file| Some((file, file.manifest.as_ref().err()?)));
+            .filter_map(|file| Some((&file.path, file.manifest.as_ref().err()?)));
+        let wrong_servers = servers
+            .iter()
+            .filter_map(|file| Some((&file.path, file.manifest.as_ref().err()?)));
         let wrong: Vec<_> = wrong
-            .map(|(file, found)| (file.path.display().to_string(), found))
+            .chain(wrong_servers)
+            .map(|(path, found)| (path.display().to_string(), found))
             .collect();
         if self.json {
             let rows = wrong.iter().map(|(path, found)| {
@@ -139,11 +160,15 @@ impl Apply {
         Ok(ExitCode::FAILURE)
     }
 
-    fn print(&self, done: &[Done<'_>]) -> anyhow::Result<()> {
+    fn print(&self, done: &[Done<'_>], servers: &[AppliedServer<'_>]) -> anyhow::Result<()> {
         if self.json {
+            let servers = servers.iter().map(AppliedServer::to_json);
             let row = |(path, manifest, applied): &Done<'_>| json!({"file": path, "tool": manifest.name, "version": manifest.version, "result": word(*applied)});
-            output::print_json(&done.iter().map(row).collect::<Value>())?;
+            output::print_json(&servers.chain(done.iter().map(row)).collect::<Value>())?;
             return Ok(());
+        }
+        for server in servers {
+            output::print(&server.line())?;
         }
         for (_path, manifest, applied) in done {
             let hint = match applied {
@@ -265,21 +290,8 @@ async fn name_let_down(done: &[Done<'_>], connection: &mut PgConnection) -> anyh
     Ok(())
 }
 
-/// What stands in the place of the file of the fleet's own tool.
+/// What stands in the place of the file of a tool of the fleet's own.
 const BUILT_IN: &str = "(built in)";
 
 /// A file, its manifest, and the result.
 type Done<'a> = (&'a str, &'a Manifest, Applied);
-
-const fn word(applied: Applied) -> &'static str {
-    match applied {
-        Applied::Created => "created",
-        Applied::Unchanged => "unchanged",
-        Applied::Conflict
-        | Applied::ProbeUnfit
-        | Applied::PreviewUnfit(_)
-        | Applied::LimitNamedTwice
-        | Applied::BreakerForced
-        | Applied::FallbackUnfit(_) => "refused",
-    }
-}

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     io::{self, Read},
+    net::IpAddr,
     path::{Path, PathBuf},
 };
 
@@ -11,7 +12,9 @@ use fleet::{
     egress::Egress,
     explain::chain,
     ids::Prefix,
-    manifest::{ExecutorSpec, Manifest, ManifestProblem, parse},
+    manifest::{
+        AnyManifest, ExecutorSpec, Manifest, ManifestProblem, McpServer, McpTransport, parse_any,
+    },
     wire::subjects::Subjects,
 };
 
@@ -22,13 +25,21 @@ const BYTES_MAX: u64 = 1024 * 1024;
 const FILES_MAX: usize = 1_000;
 
 /// A file, and its manifest or problems.
-pub(crate) struct ManifestFile {
+pub(crate) struct ManifestFile<M = Manifest> {
     pub(super) path: PathBuf,
-    pub(super) manifest: Result<Manifest, Vec<ManifestProblem>>,
+    pub(super) manifest: Result<M, Vec<ManifestProblem>>,
+}
+
+/// The files of a command, each kind in the order in which they were read.
+pub(super) struct ManifestFiles {
+    /// Those of tools, and those that cannot be read.
+    pub(super) tools: Vec<ManifestFile>,
+    /// Those of MCP servers.
+    pub(super) servers: Vec<ManifestFile<McpServer>>,
 }
 
 /// Reads every file, and every manifest of every folder, in the order given and by name within a folder.
-pub(super) fn read_all(paths: &[PathBuf]) -> anyhow::Result<Vec<ManifestFile>> {
+pub(super) fn read_all(paths: &[PathBuf]) -> anyhow::Result<ManifestFiles> {
     let mut files = Vec::new();
     for path in paths {
         if !path.is_dir() {
@@ -51,21 +62,46 @@ pub(super) fn read_all(paths: &[PathBuf]) -> anyhow::Result<Vec<ManifestFile>> {
         );
         return Err(UsageError(sentence).into());
     }
-    let read = |path: PathBuf| ManifestFile {
-        manifest: read(&path),
-        path,
-    };
-    let mut files: Vec<ManifestFile> = files.into_iter().map(read).collect();
-    refuse_duplicates(&mut files);
-    Ok(files)
+    let (mut tools, mut servers) = (Vec::new(), Vec::new());
+    for path in files {
+        match text(&path).and_then(|text| parse_any(&text)) {
+            Ok(AnyManifest::McpServer(server)) => servers.push(ManifestFile {
+                path,
+                manifest: Ok(*server),
+            }),
+            Ok(AnyManifest::Tool(tool)) => tools.push(ManifestFile {
+                path,
+                manifest: Ok(*tool),
+            }),
+            Err(problems) => tools.push(ManifestFile {
+                path,
+                manifest: Err(problems),
+            }),
+        }
+    }
+    refuse_duplicates(
+        &mut tools,
+        |tool| tool.name.to_string(),
+        |tool, other| ManifestProblem::duplicate(&tool.name, other),
+    );
+    refuse_duplicates(
+        &mut servers,
+        |server| server.name.to_string(),
+        |server, other| ManifestProblem::duplicate_server(&server.name, other),
+    );
+    Ok(ManifestFiles { tools, servers })
 }
 
-/// A tool has one file: with two, their names would decide which one is applied. Both are reported.
-fn refuse_duplicates(files: &mut [ManifestFile]) {
+/// A tool has one file: with two, their names would decide which one is applied. Both are reported. So has a server.
+fn refuse_duplicates<M>(
+    files: &mut [ManifestFile<M>],
+    name: impl Fn(&M) -> String,
+    problem: impl Fn(&M, &str) -> ManifestProblem,
+) {
     let mut homes: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for file in files.iter() {
         if let Ok(manifest) = &file.manifest {
-            let homes = homes.entry(manifest.name.to_string()).or_default();
+            let homes = homes.entry(name(manifest)).or_default();
             homes.push(file.path.clone());
         }
     }
@@ -73,9 +109,9 @@ fn refuse_duplicates(files: &mut [ManifestFile]) {
         let Ok(manifest) = &file.manifest else {
             continue;
         };
-        let mut others = homes[manifest.name.as_str()].iter();
+        let mut others = homes[&name(manifest)].iter();
         if let Some(other) = others.find(|other| !is_same(other, &file.path)) {
-            let problem = ManifestProblem::duplicate(&manifest.name, &other.display().to_string());
+            let problem = problem(manifest, &other.display().to_string());
             file.manifest = Err(vec![problem]);
         }
     }
@@ -88,8 +124,8 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 /// Reads one file; an error of reading is a problem like others.
-pub(crate) fn read(path: &Path) -> Result<Manifest, Vec<ManifestProblem>> {
-    parse(&text(path)?)
+pub(crate) fn read(path: &Path) -> Result<AnyManifest, Vec<ManifestProblem>> {
+    parse_any(&text(path)?)
 }
 
 /// The text of one file.
@@ -147,18 +183,38 @@ pub(super) fn refuse_forbidden_addresses(files: &mut [ManifestFile], egress: &Eg
     }
 }
 
+/// The same of MCP servers.
+pub(super) fn refuse_forbidden_servers(files: &mut [ManifestFile<McpServer>], egress: &Egress) {
+    for file in files {
+        let Ok(server) = &file.manifest else {
+            continue;
+        };
+        let McpTransport::Http { url, .. } = &server.transport else {
+            continue;
+        };
+        if let Some(address) = egress.forbidden_literal(url) {
+            let problem = no_public_address("/transport/http/url", address);
+            file.manifest = Err(vec![problem]);
+        }
+    }
+}
+
+fn no_public_address(path: &str, address: IpAddr) -> ManifestProblem {
+    ManifestProblem {
+        path: path.to_owned(),
+        message: format!(
+            "{address} is not a public address, and workers with WORKER_EGRESS=public send nothing there; write the \
+             service's public name, or name the address in WORKER_EGRESS_ALLOW, here and for the workers"
+        ),
+    }
+}
+
 fn forbidden_address(manifest: &Manifest, egress: &Egress) -> Option<ManifestProblem> {
     let ExecutorSpec::Http(spec) = &manifest.executor else {
         return None;
     };
     let address = egress.forbidden_literal(&spec.url)?;
-    Some(ManifestProblem {
-        path: "/executor/http/url".to_owned(),
-        message: format!(
-            "{address} is not a public address, and workers with WORKER_EGRESS=public send nothing there; write the \
-             service's public name, or name the address in WORKER_EGRESS_ALLOW, here and for the workers"
-        ),
-    })
+    Some(no_public_address("/executor/http/url", address))
 }
 
 /// Each problem as `file:pointer: message`.
@@ -193,6 +249,8 @@ fn manifests(folder: &Path) -> io::Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
+    use fleet::manifest::parse;
+
     use super::*;
 
     #[test]
@@ -204,6 +262,7 @@ mod tests {
         fs::create_dir(folder.path().join("e.yaml")).unwrap();
         let files = read_all(&[folder.path().to_path_buf()]).unwrap();
         let names: Vec<_> = files
+            .tools
             .iter()
             .map(|file| file.path.file_name().unwrap())
             .collect();

@@ -5,11 +5,11 @@ use std::{path::PathBuf, process::ExitCode};
 use fleet::{
     config::EgressArgs,
     ids::Prefix,
-    manifest::{ManifestProblem, lint, lint_text},
+    manifest::{ManifestProblem, McpServer, lint, lint_text},
 };
 use serde_json::{Value, json};
 
-use super::files::{self, ManifestFile};
+use super::files::{self, ManifestFile, ManifestFiles};
 use crate::commands::output;
 
 /// The rules, for `--help`.
@@ -47,10 +47,16 @@ pub struct Lint {
 
 impl Lint {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let mut files = files::read_all(&self.paths)?;
-        files::refuse_own_subjects(&mut files, &self.prefix);
-        files::refuse_forbidden_addresses(&mut files, &self.egress.egress());
-        let found: Vec<Found> = files.iter().map(Found::new).collect();
+        let ManifestFiles {
+            mut tools,
+            mut servers,
+        } = files::read_all(&self.paths)?;
+        let egress = self.egress.egress();
+        files::refuse_own_subjects(&mut tools, &self.prefix);
+        files::refuse_forbidden_addresses(&mut tools, &egress);
+        files::refuse_forbidden_servers(&mut servers, &egress);
+        let found = tools.iter().map(Found::new);
+        let found: Vec<Found> = found.chain(servers.iter().map(Found::of_server)).collect();
         if self.json {
             output::print_json(&found.iter().map(Found::to_json).collect::<Value>())?;
         } else {
@@ -85,6 +91,15 @@ impl Found {
             file: file.path.display().to_string(),
             problems,
             warnings,
+        }
+    }
+
+    /// A server is not shown to models, so there is nothing to warn of.
+    fn of_server(file: &ManifestFile<McpServer>) -> Self {
+        Self {
+            file: file.path.display().to_string(),
+            problems: file.manifest.as_ref().err().cloned().unwrap_or_default(),
+            warnings: Vec::new(),
         }
     }
 

@@ -7,8 +7,10 @@ pub(super) mod files;
 mod lint;
 mod list;
 mod retire;
+pub(super) mod servers;
 mod show;
 mod timeout;
+mod verdict;
 
 use std::process::ExitCode;
 

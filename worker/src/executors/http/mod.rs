@@ -10,9 +10,9 @@ mod part;
 mod request;
 mod resolve;
 mod response;
-mod sse;
-mod transport;
-mod words;
+pub(in crate::executors) mod sse;
+pub(in crate::executors) mod transport;
+pub(in crate::executors) mod words;
 
 use std::pin::Pin;
 

@@ -3,30 +3,16 @@
 
 use fleet::wire::part::JSON_MAX;
 
+use crate::executors::mcp::skim::Skim;
+
 /// The most bytes of a field's name and of an event's; none that counts is as long.
 const NAME_MAX: usize = 16;
+/// How a line of data begins.
+const DATA: &[u8] = b"data:";
 
 /// Reads such a stream.
 #[derive(Debug)]
-pub(super) struct EventStream {
-    /// The most bytes of data that are kept.
-    most: usize,
-    line: Vec<u8>,
-    /// Whether bytes of the line were left out.
-    is_cut: bool,
-    /// Whether the last byte was CR: an LF behind it ends nothing.
-    after_cr: bool,
-    event: StreamEvent,
-}
-
-/// An event that has begun.
-#[derive(Debug, Default)]
-struct StreamEvent {
-    name: Vec<u8>,
-    data: Option<Vec<u8>>,
-    /// Whether bytes of its data were left out.
-    is_cut: bool,
-}
+pub(super) struct EventStream(Events);
 
 /// The answer of a tool that streams.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,13 +26,7 @@ pub(super) struct StreamedResult {
 impl EventStream {
     /// With answers of at most so many bytes.
     pub(super) fn up_to(output_limit: usize) -> Self {
-        Self {
-            most: output_limit.max(JSON_MAX),
-            line: Vec::new(),
-            is_cut: false,
-            after_cr: false,
-            event: StreamEvent::default(),
-        }
+        Self(Events::up_to(output_limit))
     }
 
     /// Reads on, and gives the data of each `output` to `each`. Returns the answer as soon as it is complete; what follows it
@@ -56,6 +36,81 @@ impl EventStream {
         bytes: &[u8],
         mut each: impl FnMut(&[u8]),
     ) -> Option<StreamedResult> {
+        self.0.feed(bytes, |event| {
+            let StreamEvent {
+                name, data, is_cut, ..
+            } = event;
+            match (&name[..], data) {
+                (b"output", Some(part)) if !is_cut => {
+                    each(&part);
+                    None
+                }
+                (b"result", data) => Some(StreamedResult {
+                    body: data.unwrap_or_default(),
+                    is_cut,
+                }),
+                _others => None,
+            }
+        })
+    }
+}
+
+/// Reads a stream of events, whatever they mean.
+#[derive(Debug)]
+pub(in crate::executors) struct Events {
+    /// The most bytes of data that are kept.
+    most: usize,
+    line: Vec<u8>,
+    /// Whether bytes of the line were left out.
+    is_cut: bool,
+    /// Whether the last byte was CR: an LF behind it ends nothing.
+    after_cr: bool,
+    event: StreamEvent,
+    /// Whether data are skimmed, as the answers of MCP servers are.
+    skims: bool,
+    /// How many bytes of the line came.
+    line_seen: usize,
+}
+
+/// An event.
+#[derive(Debug, Default)]
+pub(in crate::executors) struct StreamEvent {
+    pub(in crate::executors) name: Vec<u8>,
+    pub(in crate::executors) data: Option<Vec<u8>>,
+    /// Whether bytes of its data were left out.
+    pub(in crate::executors) is_cut: bool,
+    /// What its data are, all of them.
+    pub(in crate::executors) skim: Skim,
+}
+
+impl Events {
+    /// With data of at most so many bytes, or of a part.
+    pub(in crate::executors) fn up_to(most: usize) -> Self {
+        Self {
+            most: most.max(JSON_MAX),
+            line: Vec::new(),
+            is_cut: false,
+            after_cr: false,
+            event: StreamEvent::default(),
+            skims: false,
+            line_seen: 0,
+        }
+    }
+
+    /// The same, where data are messages that are skimmed: what was left out of them is known all the same.
+    pub(in crate::executors) fn skimming(most: usize) -> Self {
+        Self {
+            skims: true,
+            ..Self::up_to(most)
+        }
+    }
+
+    /// Reads on, and gives each event to `each` until that returns something; what follows does not count.
+    pub(in crate::executors) fn feed<T>(
+        &mut self,
+        bytes: &[u8],
+        mut each: impl FnMut(StreamEvent) -> Option<T>,
+    ) -> Option<T> {
         let mut rest = bytes;
         while let Some(first) = rest.first() {
             if std::mem::take(&mut self.after_cr) && *first == b'\n' {
@@ -67,8 +122,8 @@ impl EventStream {
             let end = end?;
             self.after_cr = rest[end] == b'\r';
             rest = &rest[end + 1..];
-            if let Some(result) = self.end_line(&mut each) {
-                return Some(result);
+            if let Some(found) = self.end_line().and_then(&mut each) {
+                return Some(found);
             }
         }
         None
@@ -78,12 +133,22 @@ impl EventStream {
         let room = (self.most + NAME_MAX).saturating_sub(self.line.len());
         self.is_cut |= bytes.len() > room;
         self.line.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        if self.skims {
+            // The name of the field is no part of its value.
+            let passed = DATA.len().saturating_sub(self.line_seen).min(bytes.len());
+            self.line_seen += bytes.len();
+            if self.line.starts_with(DATA) {
+                self.event.skim.feed(&bytes[passed..]);
+            }
+        }
     }
 
-    fn end_line(&mut self, each: &mut impl FnMut(&[u8])) -> Option<StreamedResult> {
+    /// The event that has ended with this line, if one has.
+    fn end_line(&mut self) -> Option<StreamEvent> {
         let is_cut = std::mem::take(&mut self.is_cut);
+        self.line_seen = 0;
         if self.line.is_empty() {
-            return self.end_event(each);
+            return Some(std::mem::take(&mut self.event));
         }
         let line = self
             .line
@@ -113,21 +178,6 @@ impl EventStream {
         }
         self.line.clear();
         None
-    }
-
-    fn end_event(&mut self, each: &mut impl FnMut(&[u8])) -> Option<StreamedResult> {
-        let StreamEvent { name, data, is_cut } = std::mem::take(&mut self.event);
-        match (&name[..], data) {
-            (b"output", Some(part)) if !is_cut => {
-                each(&part);
-                None
-            }
-            (b"result", data) => Some(StreamedResult {
-                body: data.unwrap_or_default(),
-                is_cut,
-            }),
-            _others => None,
-        }
     }
 }
 
@@ -226,6 +276,6 @@ mod tests {
         );
         let huge = vec![b'z'; 10_000_000];
         assert_eq!(events.feed(&huge, |_| panic!("nothing has ended")), None);
-        assert!(events.line.len() <= JSON_MAX + NAME_MAX);
+        assert!(events.0.line.len() <= JSON_MAX + NAME_MAX);
     }
 }

@@ -39,7 +39,7 @@ pub enum HttpExecutorError {
 }
 
 /// A client for reads: it may reuse connections.
-pub(super) fn reading(egress: &Egress) -> Result<Client, HttpExecutorError> {
+pub(in crate::executors) fn reading(egress: &Egress) -> Result<Client, HttpExecutorError> {
     build(
         bounded(egress)?
             .pool_max_idle_per_host(IDLE_MAX)
@@ -48,7 +48,7 @@ pub(super) fn reading(egress: &Egress) -> Result<Client, HttpExecutorError> {
 }
 
 /// A client for writes: each request has a connection of its own.
-pub(super) fn writing(egress: &Egress) -> Result<Client, HttpExecutorError> {
+pub(in crate::executors) fn writing(egress: &Egress) -> Result<Client, HttpExecutorError> {
     build(bounded(egress)?.pool_max_idle_per_host(0))
 }
 
@@ -75,7 +75,7 @@ fn build(builder: ClientBuilder) -> Result<Client, HttpExecutorError> {
 }
 
 /// The outcome of an attempt that ended without a status.
-pub(super) fn failed(error: reqwest::Error, origin: &str) -> Outcome {
+pub(in crate::executors) fn failed(error: reqwest::Error, origin: &str) -> Outcome {
     // The URL carries arguments and perhaps secrets.
     let error = error.without_url();
     if error.is_builder() {
@@ -119,7 +119,7 @@ pub(super) fn failed(error: reqwest::Error, origin: &str) -> Outcome {
 }
 
 /// The failure of a request that may not go to this address. Nothing was sent.
-pub(super) fn denied(url: &Url, address: IpAddr) -> ToolFailure {
+pub(in crate::executors) fn denied(url: &Url, address: IpAddr) -> ToolFailure {
     denied_at(&url.origin().ascii_serialization(), address)
 }
 

@@ -35,7 +35,10 @@ pub(super) fn message(body: &[u8], secrets: &[SecretString]) -> Option<String> {
 }
 
 /// `Retry-After` in seconds, or as a date measured against the server's own `Date`, so that no clock has to agree.
-pub(super) fn pause(retry_after: Option<&str>, date: Option<&str>) -> Option<Duration> {
+pub(in crate::executors) fn pause(
+    retry_after: Option<&str>,
+    date: Option<&str>,
+) -> Option<Duration> {
     let text = retry_after?.trim();
     let pause = match text.parse::<u64>() {
         Ok(seconds) => Duration::from_secs(seconds),

@@ -24,6 +24,7 @@ use serde_json::Value;
 use self::handler::{Handler, Typed};
 use super::{AttemptContext, Executor, Prepared, Returned};
 use crate::{
+    mcp_discover::McpDiscover,
     read_result::ReadResult,
     tool::{self, Tool},
 };
@@ -56,11 +57,12 @@ impl NativeExecutor {
     /// Everything that is wrong with the manifest, or that this version of the tool was added already.
     pub fn add<T: Tool>(&mut self, tool: T) -> Result<Manifest, Vec<ManifestProblem>> {
         let manifest = tool::manifest::manifest(&tool)?;
-        if manifest.name.as_str() == READ_RESULT {
-            let message = "read_result is the fleet's own tool; give this one another name";
+        let name = manifest.name.as_str();
+        if name == READ_RESULT || name == McpDiscover::NAME {
+            let message = format!("{name} is the fleet's own tool; give this one another name");
             return Err(vec![ManifestProblem {
                 path: "/name".to_owned(),
-                message: message.to_owned(),
+                message,
             }]);
         }
         let handler: Arc<dyn Handler> = Arc::new(Typed(tool));
@@ -83,6 +85,12 @@ impl NativeExecutor {
         let reader: Arc<dyn Handler> = Arc::new(Typed(ReadResult::of(pool)));
         let name = tool::manifest::handler::<ReadResult>();
         self.handlers.insert(name, reader);
+    }
+
+    /// Takes the fleet's own tool that looks at what an MCP server offers.
+    pub(crate) fn add_discoverer(&mut self, discoverer: McpDiscover) {
+        let name = tool::manifest::handler::<McpDiscover>();
+        self.handlers.insert(name, Arc::new(Typed(discoverer)));
     }
 
     fn handler(&self, manifest: &Manifest) -> Result<&Arc<dyn Handler>, ToolFailure> {

@@ -72,6 +72,23 @@ pub(super) fn set<'a>(
     command.envs(context.handed.folder().map(|folder| (FILES, folder)));
 }
 
+/// Sets the whole environment of a program that serves many attempts: it is told of none. The id marks its processes.
+pub(super) fn set_shared<'a>(
+    command: &mut tokio::process::Command,
+    inherited: &[(OsString, OsString)],
+    manifest: impl IntoIterator<Item = (&'a String, &'a SecretString)>,
+    id: AttemptId,
+) {
+    command.env_clear();
+    command.envs(inherited.iter().map(|(name, value)| (name, value)));
+    command.envs(
+        manifest
+            .into_iter()
+            .map(|(name, value)| (name, value.expose_secret())),
+    );
+    command.env(ATTEMPT_ID, id.to_string());
+}
+
 /// Where a program writes what it tells while it runs.
 const EVENTS: &str = "TOOLFLEET_EVENTS";
 

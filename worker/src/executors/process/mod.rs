@@ -1,6 +1,6 @@
 //! Tools that are programs: arguments on stdin, the answer on stdout, no process left behind.
 //!
-//! `program` is what is run and `environment` what it sees. `fifo` takes what it tells while it runs, in `lines`. `run` starts it under a guard and observes it; `sandboxes` is which of them may run here; `verdict` says what
+//! `program` is what is run and `environment` what it sees. `fifo` takes what it tells while it runs, in `lines`. `run` starts it under a guard and observes it; `server` does so with one that serves many attempts; `sandboxes` is which of them may run here; `verdict` says what
 //! the observation means.
 
 mod environment;
@@ -9,6 +9,7 @@ mod lines;
 mod program;
 mod run;
 mod sandboxes;
+pub(in crate::executors) mod server;
 mod verdict;
 
 use std::{ffi::OsString, path::PathBuf, sync::Arc};
@@ -23,7 +24,8 @@ use fleet::{
 use futures_util::{FutureExt, future::BoxFuture};
 use serde_json::Value;
 
-use self::program::{GuardCommand, Program};
+pub(in crate::executors) use self::program::GuardCommand;
+use self::program::Program;
 pub use self::sandboxes::SandboxDemand;
 pub(crate) use self::sandboxes::Sandboxes;
 use super::{
@@ -75,6 +77,11 @@ impl ProcessExecutor {
 }
 
 impl ProcessExecutor {
+    /// How guards are started; `None`: this worker runs no programs.
+    pub(in crate::executors) fn guard_command(&self) -> Option<Arc<GuardCommand>> {
+        self.guard.clone()
+    }
+
     fn guard(&self) -> Result<&Arc<GuardCommand>, ToolFailure> {
         self.guard.as_ref().ok_or_else(|| {
             let what = Message::fixed(

@@ -14,7 +14,7 @@ use super::verdict::ExitRules;
 
 /// How a guard is started, and which of the worker's variables every tool sees.
 #[derive(Debug)]
-pub(super) struct GuardCommand {
+pub(in crate::executors) struct GuardCommand {
     pub(super) program: PathBuf,
     pub(super) args: Vec<OsString>,
     pub(super) inherited: Vec<(OsString, OsString)>,

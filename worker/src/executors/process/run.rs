@@ -44,7 +44,7 @@ use crate::{
 
 /// When a guard is given up, counted from the end of its tool or from the order to end it: two seconds of grace, and time to
 /// kill processes that ignored TERM.
-const GUARD_MAX: Duration = Duration::from_millis(2_650);
+pub(super) const GUARD_MAX: Duration = Duration::from_millis(2_650);
 /// The most bytes of one read.
 const READ_SIZE: usize = 16 * 1024;
 /// A write may finish, so that its effect is certain. It is ended only after so many bytes on stdout.
@@ -137,6 +137,7 @@ fn order(
         sandbox: tool.sandbox.clone(),
         fifo: fifo.map(|fifo| (fifo.folder().to_owned(), fifo.path())),
         files: context.handed.folder().map(ToOwned::to_owned),
+        stdin: None,
         attempt: context.attempt_id,
         input_bytes: u32::try_from(input.len()).map_err(|_too_large| too_large())?,
     };
@@ -162,10 +163,10 @@ struct RunningProgram {
 }
 
 /// A pipe from the tool, and what was read from it.
-struct Pipe {
+pub(super) struct Pipe {
     /// `None` after its end.
     end: Option<pipe::Receiver>,
-    read: Vec<u8>,
+    pub(super) read: Vec<u8>,
     /// Bytes that came, also those that were not kept.
     seen: usize,
 }
@@ -281,30 +282,37 @@ impl RunningProgram {
     async fn bury(mut self, context: &AttemptContext) -> bool {
         self.leash = None;
         let give_up_at = self.give_up_at.min(Instant::now() + GUARD_MAX);
-        let ended = timeout_at(give_up_at, self.guard.wait()).await;
-        if ended.is_ok_and(|status| status.is_ok_and(|status| status.success())) {
-            return true;
-        }
-        // Before the guard is gone: what it leaves behind may have no share of the lock.
-        let withdrawn = self.lock.withdraw();
-        // On a busy machine it may take longer than the answer can wait. It goes on in the background.
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "it may outlast its attempt, and ends by itself within bounds"
-        )]
-        let chase = tokio::spawn(chase(
-            self.guard,
-            self.registered,
-            context.attempt_id,
-            withdrawn,
-        ));
-        let all_gone = matches!(timeout(CHASE_WAIT_MAX, chase).await, Ok(Ok(true)));
+        let attempt = context.attempt_id;
+        let all_gone = bury(self.guard, self.registered, &self.lock, attempt, give_up_at).await;
         if !all_gone {
             let call = context.call_id;
             tracing::error!(%call, "processes of a tool outlived call {call}; the worker goes on ending them: if they stay, look for its id in their environment");
         }
         all_gone
     }
+}
+
+/// Waits until a guard's exit code says that its tree is empty; otherwise chases what is left. False if a process may be left.
+pub(super) async fn bury(
+    mut guard: Child,
+    registered: Registered,
+    lock: &Arc<WorkerLock>,
+    attempt: AttemptId,
+    give_up_at: Instant,
+) -> bool {
+    let ended = timeout_at(give_up_at, guard.wait()).await;
+    if ended.is_ok_and(|status| status.is_ok_and(|status| status.success())) {
+        return true;
+    }
+    // Before the guard is gone: what it leaves behind may have no share of the lock.
+    let withdrawn = lock.withdraw();
+    // On a busy machine it may take longer than the answer can wait. It goes on in the background.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it may outlast its attempt, and ends by itself within bounds"
+    )]
+    let chase = tokio::spawn(chase(guard, registered, attempt, withdrawn));
+    matches!(timeout(CHASE_WAIT_MAX, chase).await, Ok(Ok(true)))
 }
 
 /// Ends a lost guard and the processes that it left behind, however long that takes: one that is left may live on at the cost
@@ -351,7 +359,7 @@ fn pauses() -> impl Iterator<Item = Duration> {
 
 impl Pipe {
     /// A pipe whose other end the tool gets.
-    fn new() -> io::Result<(Self, PipeWriter)> {
+    pub(super) fn new() -> io::Result<(Self, PipeWriter)> {
         let (reader, writer) = io::pipe()?;
         let end = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
         Ok((
@@ -366,7 +374,7 @@ impl Pipe {
 
     /// Waits for data and reads it; never returns after the end. Keeps one byte more than `limit`, which shows that there was
     /// more. Cancel-safe.
-    async fn fill(&mut self, limit: usize) {
+    pub(super) async fn fill(&mut self, limit: usize) {
         let Some(end) = &self.end else {
             return future::pending().await;
         };
@@ -383,7 +391,7 @@ impl Pipe {
     }
 
     /// Waits for data and reads it; keeps only the last bytes. Cancel-safe.
-    async fn fill_tail(&mut self) {
+    pub(super) async fn fill_tail(&mut self) {
         self.fill(usize::MAX).await;
         if self.read.len() > READ_SIZE {
             self.keep_tail(STDERR_MAX);
@@ -407,7 +415,10 @@ impl Pipe {
 }
 
 /// Sends a part of the order. Cancel-safe.
-async fn write_some(leash: &mut Option<OwnedWriteHalf>, bytes: &[u8]) -> io::Result<usize> {
+pub(super) async fn write_some(
+    leash: &mut Option<OwnedWriteHalf>,
+    bytes: &[u8],
+) -> io::Result<usize> {
     match leash {
         Some(leash) => leash.write(bytes).await,
         None => future::pending().await,
@@ -415,7 +426,10 @@ async fn write_some(leash: &mut Option<OwnedWriteHalf>, bytes: &[u8]) -> io::Res
 }
 
 /// The guard's one line; `None` when it ended without one. Cancel-safe: bytes that were read stay in `read`.
-async fn read_report(reports: &mut OwnedReadHalf, read: &mut Vec<u8>) -> Option<GuardReport> {
+pub(super) async fn read_report(
+    reports: &mut OwnedReadHalf,
+    read: &mut Vec<u8>,
+) -> Option<GuardReport> {
     loop {
         if let Some(line) = read.strip_suffix(b"\n") {
             return serde_json::from_slice(line).ok();

@@ -1,0 +1,96 @@
+//! The versions of MCP servers.
+
+use fleet::{ids::ServerName, store::StoreError};
+use serde::Deserialize;
+use sqlx::PgPool;
+use time::OffsetDateTime;
+
+use crate::row::Row;
+
+/// A row of `mcp_servers`, without the manifest.
+#[derive(Debug, Clone, Deserialize)]
+pub struct ListedMcpServer {
+    /// Its name.
+    pub server: String,
+    /// The version.
+    pub version: i32,
+    /// How it is reached.
+    pub transport: String,
+    /// Whether what it says of effects counts.
+    pub trust: String,
+    /// What becomes of calls of changed tools.
+    pub on_change: String,
+    /// Whose workers reach it.
+    pub queue: String,
+    /// How many tools of the fleet are its, by their current versions.
+    pub tools: i64,
+    /// When it was applied.
+    #[serde(with = "time::serde::rfc3339")]
+    pub applied_at: OffsetDateTime,
+    /// By whom.
+    pub applied_by: String,
+}
+
+/// Versions of servers by name and number, at most 10,000: the current ones, or all.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn mcp_servers(
+    pool: &PgPool,
+    all: bool,
+) -> Result<Vec<Row<ListedMcpServer>>, StoreError> {
+    sqlx::query_scalar(
+        "SELECT row_to_json(listed)::text FROM (
+             SELECT server, version, current, transport, trust, on_change, queue,
+                    (SELECT count(*) FROM toolfleet.tools t
+                     WHERE t.current AND t.manifest->'executor'->'mcp'->>'server' = s.server) AS tools,
+                    applied_at, applied_by
+             FROM toolfleet.mcp_servers s
+             WHERE current OR $1
+             ORDER BY server, version
+             LIMIT 10000) listed",
+    )
+    .bind(all)
+    .fetch_all(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("list MCP servers", error))
+}
+
+/// The manifest of a server, JSON text: of this version, or of the current one.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn mcp_server(
+    pool: &PgPool,
+    server: &ServerName,
+    version: Option<i32>,
+) -> Result<Option<String>, StoreError> {
+    sqlx::query_scalar(
+        "SELECT manifest::text FROM toolfleet.mcp_servers
+         WHERE server = $1 AND CASE WHEN $2::integer IS NULL THEN current ELSE version = $2 END",
+    )
+    .bind(server.as_str())
+    .bind(version)
+    .fetch_optional(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("read an MCP server", error))
+}
+
+/// The current manifests of the tools of a server, JSON text, by name.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn tools_of(pool: &PgPool, server: &ServerName) -> Result<Vec<String>, StoreError> {
+    sqlx::query_scalar(
+        "SELECT manifest::text FROM toolfleet.tools
+         WHERE current AND manifest->'executor'->'mcp'->>'server' = $1 AND retired_at IS NULL
+         ORDER BY tool LIMIT 10000",
+    )
+    .bind(server.as_str())
+    .fetch_all(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("read the tools of an MCP server", error))
+}

@@ -1,0 +1,261 @@
+//! MCP servers as tools of a fleet: looked at, applied, called, and lost with their worker.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use fleet::{
+    manifest::{AnyManifest, Manifest, McpServer, parse, parse_any},
+    mcp::{
+        discover_name,
+        discovered::{FoundTool, Standing, compare},
+    },
+    store::{mcp_servers, tools::Applied},
+};
+use fleet_tests::{
+    fleet::{Fleet, Spec},
+    invariants,
+    wait::{until, until_so, until_within},
+    witness::Witness,
+};
+use serde_json::json;
+use tempfile::TempDir;
+
+const SERVER: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/conformance/mcp_server.py"
+);
+
+struct Upstream {
+    folder: TempDir,
+    server: McpServer,
+}
+
+impl Upstream {
+    /// A server on stdio that the calls of a worker share.
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let command = json!(["python3", SERVER, "stdio", "modern", folder.path()]);
+        let manifest = json!({"kind": "mcp_server", "name": "up", "version": 1, "transport": {"stdio": {"command": command}}});
+        let Ok(AnyManifest::McpServer(server)) = parse_any(&manifest.to_string()) else {
+            panic!("{manifest}")
+        };
+        Self {
+            folder,
+            server: *server,
+        }
+    }
+
+    async fn apply(&self, fleet: &Fleet) {
+        let mut connection = fleet.database.connect().await;
+        for expected in [Applied::Created, Applied::Unchanged] {
+            let applied = mcp_servers::apply(&mut connection, &self.server, "test")
+                .await
+                .unwrap();
+            assert_eq!(applied, expected);
+        }
+        let mut other = serde_json::to_value(&self.server).unwrap();
+        other["trust"] = json!("trusted");
+        let other: McpServer = serde_json::from_value(other).unwrap();
+        let applied = mcp_servers::apply(&mut connection, &other, "test")
+            .await
+            .unwrap();
+        assert_eq!(applied, Applied::Conflict, "a version never changes");
+        let discoverer = worker::discoverer_of(&self.server.queue);
+        fleet
+            .apply(&serde_json::to_string(&discoverer).unwrap())
+            .await;
+    }
+
+    /// What a worker finds, beside what is applied.
+    async fn discover(&self, fleet: &Fleet, applied: &[Manifest]) -> Vec<FoundTool> {
+        let tool = discover_name(&self.server.queue);
+        let answer = until("the tool that looks to be known", async || {
+            let asked = fleet.submit(tool.as_str(), &json!({"server": "up"}));
+            let answer = asked.wait().await;
+            (answer.code() != "unknown_tool").then_some(answer)
+        })
+        .await;
+        assert_eq!(answer["state"], "succeeded", "{}", *answer);
+        let definitions = answer["result"]["tools"].as_array().unwrap();
+        compare(&self.server, definitions, applied)
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.folder.path().join(file)
+    }
+
+    fn effects(&self) -> usize {
+        let text = fs::read_to_string(self.path("effects")).unwrap_or_default();
+        text.lines().count()
+    }
+
+    fn names(&self, ending: &str) -> Vec<String> {
+        let files = fs::read_dir(self.folder.path()).unwrap().flatten();
+        let names = files.filter_map(|file| file.file_name().into_string().ok());
+        names
+            .filter_map(|name| Some(name.strip_suffix(ending)?.to_owned()))
+            .collect()
+    }
+}
+
+fn manifest_of(found: &[FoundTool], upstream: &str) -> Manifest {
+    let one = found.iter().find(|one| one.upstream == upstream).unwrap();
+    parse(&one.manifest.as_ref().unwrap().to_string()).unwrap()
+}
+
+#[tokio::test]
+async fn a_server_is_looked_at_applied_and_called_and_a_change_stops_its_calls() {
+    let witness = Witness::start().await;
+    let upstream = Upstream::new();
+    let fleet = Fleet::start(Spec::with([])).await;
+    upstream.apply(&fleet).await;
+    let new = upstream.discover(&fleet, &[]).await;
+    assert!(
+        new.iter().all(|one| one.standing == Standing::New),
+        "{new:?}"
+    );
+    let count = manifest_of(&new, "count");
+    assert_eq!(
+        (count.name.as_str(), count.effect.as_str()),
+        ("up_count", "once")
+    );
+    fleet.apply(&serde_json::to_string(&count).unwrap()).await;
+
+    until_so("the tool to be known", async || {
+        let tools = fleet.ask("toolfleet.v1.default.tools", &json!({})).await;
+        tools.to_string().contains("\"up_count\"")
+    })
+    .await;
+    for replayed in [false, true] {
+        let call = fleet.submit("up_count", &json!({"n": 1})).key("a");
+        let answer = call.wait().await;
+        assert_eq!(
+            (&answer["state"], &answer["replayed"]),
+            (&json!("succeeded"), &json!(replayed)),
+            "{}",
+            *answer
+        );
+        assert_eq!(answer["result"]["structured"], json!({"ok": true}));
+    }
+    assert_eq!(upstream.effects(), 1);
+
+    let mut changed =
+        json!({"name": "count", "description": "does count", "inputSchema": {"type": "object"}});
+    changed["annotations"] = json!({"destructiveHint": false});
+    fs::write(upstream.path("count.tool"), changed.to_string()).unwrap();
+    let found = upstream
+        .discover(&fleet, std::slice::from_ref(&count))
+        .await;
+    let one = found.iter().find(|one| one.upstream == "count").unwrap();
+    assert!(
+        matches!(
+            one.standing,
+            Standing::Changed {
+                words_only: false,
+                ..
+            }
+        ),
+        "{one:?}"
+    );
+    // This worker has not looked again yet; one that starts now has.
+    let mut fleet = fleet;
+    fleet.workers.clear();
+    fleet.add_worker(&[]).await;
+    let answer = fleet
+        .submit("up_count", &json!({"n": 2}))
+        .key("b")
+        .wait()
+        .await;
+    assert_eq!(
+        (&answer["state"], answer.code()),
+        (&json!("failed"), "tool_changed"),
+        "{}",
+        *answer
+    );
+    assert_eq!(answer["effect"], "not_applied");
+    assert_eq!(upstream.effects(), 1);
+
+    let next = manifest_of(&found, "count");
+    assert_eq!(next.version, 2);
+    fleet.apply(&serde_json::to_string(&next).unwrap()).await;
+    let mut asked = 0;
+    until_so("the new version to be called", async || {
+        asked += 1;
+        let answer = fleet
+            .submit("up_count", &json!({"n": 3}))
+            .key(&format!("c{asked}"))
+            .wait()
+            .await;
+        answer["state"] == "succeeded" || {
+            assert_eq!(answer["tool_version"], 1, "{}", *answer);
+            false
+        }
+    })
+    .await;
+    let listed = fleet
+        .count("SELECT count(*) FROM toolfleet.mcp_servers WHERE current AND transport = 'stdio'")
+        .await;
+    assert_eq!(listed, 1);
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn what_a_worker_that_is_killed_shared_is_in_doubt_and_nothing_of_it_lives_on() {
+    let witness = Witness::start().await;
+    let upstream = Upstream::new();
+    let mut fleet = Fleet::start(Spec::with([]).workers(1, &["--queues", "other"])).await;
+    upstream.apply(&fleet).await;
+    let mut doomed = fleet.real_worker("doomed", &[], None);
+    doomed.ready().await;
+    let found = upstream.discover(&fleet, &[]).await;
+    for tool in ["count", "hang"] {
+        let manifest = manifest_of(&found, tool);
+        fleet
+            .apply(&serde_json::to_string(&manifest).unwrap())
+            .await;
+    }
+    until_so("an effect", async || {
+        let answer = fleet
+            .submit("up_count", &json!({}))
+            .key("first")
+            .wait()
+            .await;
+        answer["state"] == "succeeded"
+    })
+    .await;
+    let hanging = fleet
+        .submit("up_hang", &json!({}))
+        .key("hang")
+        .asynchronous()
+        .await;
+    until_so("it to hang", async || upstream.names(".begun").len() == 2).await;
+    doomed.kill().await;
+    let alive = || {
+        let pids = upstream.names(".pid");
+        pids.into_iter()
+            .filter(|pid| Path::new("/proc").join(pid).exists())
+            .count()
+    };
+    until_within(
+        Duration::from_secs(3),
+        "its processes to be gone",
+        async || (alive() == 0).then_some(()),
+    )
+    .await;
+    fleet.until_state(hanging.call_id(), "in_doubt").await;
+    fleet.add_worker(&[]).await;
+    until_so("the next call", async || {
+        let answer = fleet
+            .submit("up_count", &json!({}))
+            .key("second")
+            .wait()
+            .await;
+        answer["state"] == "succeeded"
+    })
+    .await;
+    assert_eq!((upstream.effects(), upstream.names(".begun").len()), (2, 3));
+    invariants::hold(&fleet, &witness).await;
+}

@@ -1,0 +1,82 @@
+//! What came of a request, whatever carried it.
+
+use fleet::outcome::{Outcome, ToolFailure};
+
+use super::{
+    message::{RpcAnswer, RpcError},
+    skim::Skimmed,
+};
+use crate::executors::StopReason;
+
+/// What came of a request.
+#[derive(Debug)]
+pub(super) enum Came {
+    /// An answer.
+    Answer(RpcAnswer),
+    /// An answer that is larger than it may be: what it is, as far as that was seen, and its beginning.
+    TooLarge(Skimmed, Vec<u8>),
+    /// A status of HTTP that is no success, and the error of the protocol in its body, if there is one.
+    Status(HttpStatus),
+    /// Something else than an answer, or an end without one.
+    NoAnswer(ToolFailure),
+    /// It is proven that nothing was sent.
+    NotSent(ToolFailure),
+    /// The attempt had to end before an answer came.
+    CutOff(CutOff),
+}
+
+/// A status of HTTP that is no success.
+#[derive(Debug)]
+pub(super) struct HttpStatus {
+    pub(super) status: u16,
+    pub(super) error: Option<RpcError>,
+    pub(super) retry_after: Option<std::time::Duration>,
+    /// Whether the request named a session.
+    pub(super) of_session: bool,
+}
+
+/// Why an attempt had to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CutOff {
+    TimedOut,
+    Stopped(StopReason),
+}
+
+impl Came {
+    fn error(&self) -> Option<&RpcError> {
+        match self {
+            Self::Answer(RpcAnswer::Error(error)) => Some(error),
+            Self::Status(status) => status.error.as_ref(),
+            Self::Answer(RpcAnswer::Result(..))
+            | Self::TooLarge(..)
+            | Self::NoAnswer(_)
+            | Self::NotSent(_)
+            | Self::CutOff(_) => None,
+        }
+    }
+
+    /// Whether the server is not what it was when this worker first asked it: it has forgotten the session, or speaks another revision.
+    pub(super) fn is_of_another_server(&self) -> bool {
+        let forgot = matches!(self, Self::Status(came) if came.status == 404 && came.of_session);
+        forgot
+            || self
+                .error()
+                .is_some_and(|error| (-32022..=-32020).contains(&error.code))
+    }
+
+    /// Whether it says that the request names something that is not there, or is made wrongly.
+    pub(super) fn is_about_parameters(&self) -> bool {
+        self.error().is_some_and(|error| error.code == -32602)
+    }
+
+    /// Of an outcome of the HTTP client that has no status.
+    pub(super) fn without_status(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::NotStarted(failure) => Self::NotSent(failure),
+            Outcome::Unknown(failure) | Outcome::DefiniteFailure(failure) => {
+                Self::NoAnswer(failure)
+            }
+            Outcome::Applied { .. } => unreachable!("a request without a status has no result"),
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Carries requests over HTTP: one POST each, its answer as JSON or as a stream of events. No redirect is followed and nothing is sent
+//! again.
+
+use std::time::Duration;
+
+use fleet::{
+    egress::Egress,
+    outcome::ToolFailure,
+    wire::{code::Code, message::Message},
+};
+use reqwest::{
+    Client, Response, Url,
+    header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER},
+};
+
+use super::{
+    came::{Came, HttpStatus},
+    cut::AttemptEnd,
+    headers,
+    hear::Hear,
+    message::{self, Incoming, Request, Revision, RpcAnswer},
+    skim::Skim,
+};
+use crate::executors::http::{sse::Events, transport, words};
+
+/// The most bytes around an answer, and of one that is no success.
+const ENVELOPE_MAX: usize = 64 * 1024;
+/// The most bytes of an answer that are read to know whether it is one: a write may have been done.
+const SKIMMED_MAX: usize = 64 * 1024 * 1024;
+/// The most bytes of a stream beside its answer.
+const STREAM_MAX: usize = 16 * 1024 * 1024;
+/// How long a message that nobody answers may take.
+const NOTICE_MAX: Duration = Duration::from_secs(2);
+
+/// The clients of a worker.
+#[derive(Debug, Clone)]
+pub(super) struct Clients {
+    /// May keep connections.
+    pub(super) reads: Client,
+    /// Each request has a connection of its own.
+    pub(super) writes: Client,
+    pub(super) egress: Egress,
+}
+
+/// Where a server is, and what every request to it carries.
+#[derive(Debug, Clone)]
+pub(super) struct HttpTarget {
+    pub(super) clients: Clients,
+    pub(super) url: Url,
+    pub(super) headers: HeaderMap,
+}
+
+/// One request's own part of its headers.
+#[derive(Debug, Default)]
+pub(super) struct RequestHeaders {
+    /// Of the older revision.
+    pub(super) session: Option<HeaderValue>,
+    /// `Mcp-Param-*`.
+    pub(super) mirrored: Vec<(HeaderName, HeaderValue)>,
+    /// Whether a second copy of it would be an effect too many.
+    pub(super) is_write: bool,
+}
+
+/// What came of a request, and the session that its answer names.
+pub(super) struct Exchanged {
+    pub(super) came: Came,
+    pub(super) session: Option<HeaderValue>,
+}
+
+impl HttpTarget {
+    /// Sends a request once and reads its answer, until `cut` ends it. Dropping it closes the connection.
+    pub(super) async fn exchange(
+        &self,
+        request: &Request,
+        revision: Revision,
+        own: RequestHeaders,
+        limit: usize,
+        cut: &AttemptEnd,
+        hear: &Hear,
+    ) -> Exchanged {
+        let none = |came| Exchanged {
+            came,
+            session: None,
+        };
+        if let Some(address) = self.clients.egress.forbidden_literal(self.url.as_str()) {
+            return none(Came::NotSent(transport::denied(&self.url, address)));
+        }
+        let client = if own.is_write {
+            &self.clients.writes
+        } else {
+            &self.clients.reads
+        };
+        let mut headers = self.protocol_headers(revision, own.session.as_ref());
+        if revision == Revision::Modern {
+            headers.insert("mcp-method", HeaderValue::from_static(request.method));
+            if let Some(name) = &request.name {
+                headers.insert("mcp-name", headers::value(name));
+            }
+            headers.extend(own.mirrored);
+        }
+        let mut told = Box::pin(cut.told());
+        let message = self.message(headers, request.body.clone());
+        let sent = tokio::select! {
+            biased;
+            sent = client.execute(message) => sent,
+            why = &mut told => return none(Came::CutOff(why)),
+        };
+        let response = match sent {
+            Ok(response) => response,
+            Err(error) => {
+                let origin = self.url.origin().ascii_serialization();
+                return none(Came::without_status(transport::failed(error, &origin)));
+            }
+        };
+        let session = response.headers().get("mcp-session-id").cloned();
+        let of_session = own.session.is_some();
+        let reading = Reading {
+            target: self,
+            revision,
+            session: own.session,
+            id: request.id,
+            limit,
+            hear,
+        };
+        let came = tokio::select! {
+            biased;
+            came = reading.answer(response, of_session) => came,
+            why = told => Came::CutOff(why),
+        };
+        Exchanged { came, session }
+    }
+
+    /// Sends a message that nobody answers. What becomes of it is not known.
+    pub(super) async fn tell(
+        &self,
+        body: Vec<u8>,
+        method: &'static str,
+        revision: Revision,
+        session: Option<&HeaderValue>,
+    ) {
+        let mut headers = self.protocol_headers(revision, session);
+        if revision == Revision::Modern && !method.is_empty() {
+            headers.insert("mcp-method", HeaderValue::from_static(method));
+        }
+        let sent = self.clients.reads.execute(self.message(headers, body));
+        drop(tokio::time::timeout(NOTICE_MAX, sent).await);
+    }
+
+    fn protocol_headers(&self, revision: Revision, session: Option<&HeaderValue>) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let accept = HeaderValue::from_static("application/json, text/event-stream");
+        headers.insert(ACCEPT, accept);
+        headers.insert(
+            "mcp-protocol-version",
+            HeaderValue::from_static(revision.as_str()),
+        );
+        if let Some(session) = session {
+            headers.insert("mcp-session-id", session.clone());
+        }
+        headers
+    }
+
+    fn message(&self, headers: HeaderMap, body: Vec<u8>) -> reqwest::Request {
+        let mut message = reqwest::Request::new(reqwest::Method::POST, self.url.clone());
+        *message.headers_mut() = headers;
+        *message.body_mut() = Some(body.into());
+        message
+    }
+}
+
+/// Reads the answer to one request.
+struct Reading<'a> {
+    target: &'a HttpTarget,
+    revision: Revision,
+    session: Option<HeaderValue>,
+    id: u64,
+    limit: usize,
+    hear: &'a Hear,
+}
+
+impl Reading<'_> {
+    async fn answer(&self, response: Response, of_session: bool) -> Came {
+        let status = response.status();
+        if !status.is_success() {
+            return self.status(response, of_session).await;
+        }
+        let kind = response.headers().get(CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        if kind.eq_ignore_ascii_case("text/event-stream") {
+            self.stream(response).await
+        } else {
+            self.body(response).await
+        }
+    }
+
+    async fn status(&self, mut response: Response, of_session: bool) -> Came {
+        let header = |name| response.headers().get(name)?.to_str().ok();
+        let retry_after = words::pause(header(RETRY_AFTER), header(DATE));
+        let status = response.status().as_u16();
+        let mut body = Vec::new();
+        while let Ok(Some(chunk)) = response.chunk().await {
+            body.extend_from_slice(&chunk);
+            if body.len() > ENVELOPE_MAX {
+                break;
+            }
+        }
+        let error = match message::read(&body) {
+            // An error without an id is about this request: there is no other on the connection.
+            Ok(Incoming::Answer {
+                id,
+                answer: RpcAnswer::Error(error),
+            }) if id.as_ref().is_none_or(|id| is_id(id.get(), self.id)) => Some(error),
+            Ok(_) | Err(_) => None,
+        };
+        Came::Status(HttpStatus {
+            status,
+            error,
+            retry_after,
+            of_session,
+        })
+    }
+
+    async fn body(&self, mut response: Response) -> Came {
+        let most = self.limit.saturating_add(ENVELOPE_MAX);
+        let (mut body, mut seen, mut skim) = (Vec::new(), 0_usize, Skim::default());
+        loop {
+            match response.chunk().await {
+                Ok(Some(chunk)) => {
+                    seen += chunk.len();
+                    skim.feed(&chunk);
+                    let room = most.saturating_sub(body.len());
+                    body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+                    if seen > most.max(SKIMMED_MAX) {
+                        return Came::TooLarge(skim.came(), body);
+                    }
+                }
+                Ok(None) if seen > most => return Came::TooLarge(skim.came(), body),
+                Ok(None) => break,
+                Err(_broken) => return Came::NoAnswer(broke_off()),
+            }
+        }
+        match message::read(&body) {
+            Ok(Incoming::Answer { id, answer })
+                if id.as_ref().is_some_and(|id| is_id(id.get(), self.id))
+                    || (id.is_none() && matches!(answer, RpcAnswer::Error(_))) =>
+            {
+                Came::Answer(answer)
+            }
+            Ok(_) => Came::NoAnswer(no_answer(Message::fixed(
+                "it is not an answer to this request",
+                "它不是对这个请求的回答",
+            ))),
+            Err(why) => Came::NoAnswer(no_answer(why)),
+        }
+    }
+
+    /// Reads a stream of events up to the answer. What comes before is heard; answers to other requests do not count.
+    async fn stream(&self, mut response: Response) -> Came {
+        let mut events = Events::skimming(self.limit.saturating_add(ENVELOPE_MAX));
+        let mut room = self.limit.max(SKIMMED_MAX).saturating_add(STREAM_MAX);
+        let mut asked = Vec::new();
+        loop {
+            let chunk = match response.chunk().await {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => {
+                    let why = Message::fixed(
+                        "the MCP server's stream ended before it answered",
+                        "MCP 服务器的事件流在回答之前就结束了",
+                    );
+                    return Came::NoAnswer(ToolFailure::new(Code::Unavailable, why));
+                }
+                Err(_broken) => return Came::NoAnswer(broke_off()),
+            };
+            let came = events.feed(&chunk, |event| {
+                let data = event.data?;
+                if event.is_cut {
+                    let is_ours = event.skim.id() == self.id.to_string().as_bytes();
+                    return is_ours.then(|| Came::TooLarge(event.skim.came(), data));
+                }
+                match message::read(&data) {
+                    Ok(Incoming::Answer { id, answer }) => {
+                        let is_ours = id.is_some_and(|id| is_id(id.get(), self.id));
+                        is_ours.then_some(Came::Answer(answer))
+                    }
+                    Ok(Incoming::Told { method, params }) => {
+                        self.hear.told(&method, params.as_deref());
+                        None
+                    }
+                    Ok(Incoming::Asked { id, method }) => {
+                        asked.push(message::reply(&id, &method));
+                        None
+                    }
+                    Err(_no_message) => None,
+                }
+            });
+            if let Some(came) = came {
+                return came;
+            }
+            for reply in asked.drain(..) {
+                let session = self.session.as_ref();
+                self.target.tell(reply, "", self.revision, session).await;
+            }
+            match room.checked_sub(chunk.len()) {
+                Some(left) => room = left,
+                None => {
+                    let why = Message::fixed(
+                        "the MCP server's stream went on beyond every bound",
+                        "MCP 服务器的事件流超出了所有限制",
+                    );
+                    return Came::NoAnswer(ToolFailure::new(Code::OutputTooLarge, why));
+                }
+            }
+        }
+    }
+}
+
+/// Whether an id as it is written is this number: servers write it back as it was.
+pub(super) fn is_id(written: &str, id: u64) -> bool {
+    written.trim() == id.to_string()
+}
+
+fn broke_off() -> ToolFailure {
+    let why = Message::fixed(
+        "the MCP server's answer broke off in the middle",
+        "MCP 服务器返回结果时中途断开",
+    );
+    ToolFailure::new(Code::Unavailable, why)
+}
+
+pub(super) fn no_answer(why: Message) -> ToolFailure {
+    let what = fleet::said!(
+        "what the MCP server sent cannot be used: {why}",
+        "MCP 服务器发来的内容无法使用：{why}",
+        why
+    );
+    ToolFailure::new(Code::OutputInvalid, what)
+}
