@@ -85,7 +85,11 @@ pub(crate) fn awaited(door: &Door, call: &NewCall, at: AcceptedAt) -> Option<Awa
         awaiting: call.awaits()?,
         turn,
     };
-    let args = changed(&call.args).filter(|_| !call.coercions.is_empty());
+    let is_decided_by_caller = approval
+        .as_ref()
+        .is_some_and(|approval: &ToApprove| approval.wanted.by == ApprovedBy::Caller);
+    let is_shown = !call.coercions.is_empty() || is_decided_by_caller;
+    let args = is_shown.then(|| changed(&call.args)).flatten();
     let until = until(call, wait, at);
     Some(awaits(door, &handed, until, args, approval, None))
 }
@@ -148,7 +152,7 @@ pub(crate) fn is_for_caller(row: &CallRow) -> bool {
 pub(crate) fn standing(door: &Door, row: &CallRow, replayed: bool) -> Answer {
     let awaiting = match &row.state {
         CallState::Awaiting(awaiting) => {
-            let args = awaiting.changed_args.as_deref().and_then(changed);
+            let args = awaiting.shown_args.as_deref().and_then(changed);
             let requests = awaiting.requests.as_deref().and_then(changed);
             let (handed, until) = (&awaiting.handed, awaiting.until);
             let approval = awaiting.approval.clone();

@@ -3,6 +3,7 @@
 use std::{borrow::Borrow, fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::wire::message::Message;
@@ -59,6 +60,14 @@ impl CallId {
     /// A new id, ordered by time of creation.
     pub fn generate() -> Self {
         Self(Uuid::now_v7())
+    }
+
+    /// When it was made, to the millisecond.
+    pub fn made_at(self) -> OffsetDateTime {
+        // The first 48 bits of a UUIDv7 are its milliseconds.
+        let made = i128::try_from(self.0.as_u128() >> 80).unwrap_or_default();
+        OffsetDateTime::from_unix_timestamp_nanos(made * 1_000_000)
+            .unwrap_or(OffsetDateTime::UNIX_EPOCH)
     }
 
     /// The first id that could be made so long before this one.

@@ -90,6 +90,12 @@ impl Glimpse {
         self.is_refused() && self.code() == Some(Code::NotFound)
     }
 
+    /// Whether it was refused, for the call has gone on, or was over.
+    pub(crate) fn is_too_late(&self) -> bool {
+        let late = [Code::Conflict, Code::AlreadyTerminal];
+        self.is_refused() && self.code().is_some_and(|code| late.contains(&code))
+    }
+
     /// Whether it waits for somebody outside the fleet, whom its caller has to be told about.
     pub(crate) fn awaits(&self) -> bool {
         self.state_of_call() == Some(State::AwaitingClient)

@@ -191,7 +191,7 @@ pub(crate) async fn read(
     }
     let whose = match asked.who() {
         None => BodyOf::Stranger,
-        Some(Principal::Anyone) => BodyOf::Anyone,
+        Some(Principal::Anyone | Principal::Named(_)) => BodyOf::Anyone,
         Some(Principal::Token(token)) => BodyOf::Token(token.token_id.clone()),
     };
     let most = if whose == BodyOf::Stranger {

@@ -1,6 +1,6 @@
 //! The settings of a gateway.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, ValueEnum};
 use fleet::{
@@ -81,6 +81,9 @@ pub struct Config {
     /// half of it, those of requests that did not say who asks an eighth, and each at least the room for one.
     #[arg(long, env = "GATEWAY_BODIES_MAX_MIB", default_value_t = 64)]
     pub bodies_max_mib: usize,
+    /// A folder with resources and prompts for clients of MCP, read when the gateway starts: docs/mcp.md.
+    #[arg(long, env = "GATEWAY_MCP_CONTENT", value_name = "DIR")]
+    pub mcp_content: Option<PathBuf>,
     /// Connections to Postgres, for the history and the tokens.
     #[arg(long, env = "GATEWAY_READ_CONNECTIONS", default_value_t = 4)]
     pub read_connections: u32,

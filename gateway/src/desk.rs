@@ -1,12 +1,16 @@
 //! What a call needs between its request and its answer, whatever carries the request: HTTP, or a pipe.
 
 use fleet::store::file_keys::KnownFileKeys;
+use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     ask::Dispatchers,
-    mcp::{catalogue::Catalogue, state_keys::StateKeys},
+    mcp::{McpContent, catalogue::Catalogue, state_keys::StateKeys},
 };
+
+/// Files that are read at a time over MCP, each of at most 1 MiB.
+const FILES_MAX: usize = 16;
 
 /// Where calls are made and waited for. None of it decides anything.
 #[derive(Debug)]
@@ -15,6 +19,10 @@ pub(crate) struct CallDesk {
     pub(crate) dispatchers: Dispatchers,
     /// What is known of tools when they are called over MCP.
     pub(crate) catalogue: Catalogue,
+    /// What a folder has beside the tools.
+    pub(crate) content: McpContent,
+    /// How many files may be read at a time, each whole in one answer.
+    pub(crate) file_places: Semaphore,
     /// With what it is signed what clients send back with their answers over MCP.
     pub(crate) state_keys: StateKeys,
     /// Whether clients can hear of changes.
@@ -29,12 +37,15 @@ impl CallDesk {
     /// With these dispatchers, until `stopping` is cancelled.
     pub(crate) fn new(
         dispatchers: Dispatchers,
+        content: McpContent,
         stopping: CancellationToken,
         tasks: TaskTracker,
     ) -> Self {
         Self {
             dispatchers,
             catalogue: Catalogue::default(),
+            content,
+            file_places: Semaphore::new(FILES_MAX),
             state_keys: StateKeys::own(),
             serves_streams: false,
             stopping,

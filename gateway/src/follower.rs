@@ -59,7 +59,7 @@ pub(crate) fn stream_from(
     principal: &Principal,
 ) -> Result<StreamFor, Refused> {
     let holder = match principal {
-        Principal::Anyone => StreamHolder::Address(peer.address()),
+        Principal::Anyone | Principal::Named(_) => StreamHolder::Address(peer.address()),
         Principal::Token(token) => StreamHolder::Token(token.token_id.clone()),
     };
     let place = gateway.streams.take(holder).map_err(|none| match none {

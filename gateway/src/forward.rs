@@ -88,6 +88,14 @@ impl Preference {
         }
     }
 
+    /// Of a caller that does not wait.
+    pub(crate) fn at_once() -> Self {
+        Self {
+            said: Some("respond-async".to_owned()),
+            column: Column::Plain,
+        }
+    }
+
     /// How long the caller waits for the outcome; `None`: not at all, or something that the door will refuse.
     pub(crate) fn wait(&self) -> Option<Duration> {
         match self.said.as_deref() {

@@ -65,6 +65,7 @@ mod state;
 pub use config::{Auth, Config};
 pub use edge::hosts::{HostName, WebOrigin};
 pub use error::RunError;
+pub use mcp::{McpContent, PipeClient, serve_pipe};
 pub use run::run;
 
 /// The document of `OpenAPI` 3.1 that describes the API, as it is served at `/v1/openapi.json`: complete, without references to files.

@@ -34,7 +34,7 @@ use crate::{
     error::RunError,
     events::{keeper::Keeper, once::Stories, places::StreamPlaces, sessions::Sessions},
     files::Files,
-    mcp::{client_sessions::ClientSessions, tool_bell::ToolBell},
+    mcp::{McpContent, client_sessions::ClientSessions, tool_bell::ToolBell},
     state::Gateway,
     turns::waited::AnswersWaited,
     views::STATEMENT_MAX,
@@ -113,11 +113,17 @@ impl Started {
             Auth::None => Authority::Nobody,
             Auth::Tokens => Authority::tokens(tokens.clone()),
         };
+        let content = McpContent::of(config.mcp_content.as_deref())?;
         let dispatchers = Dispatchers::new(&bus).await?;
         let (stopping, tasks) = (CancellationToken::new(), TaskTracker::new());
         let keeper = Keeper::new(bus.clone(), dispatchers.client().clone(), tasks.clone());
         let file_keys = KnownFileKeys::new(views.clone());
-        let desk = CallDesk::new(dispatchers.clone(), stopping.clone(), tasks.clone());
+        let desk = CallDesk::new(
+            dispatchers.clone(),
+            content,
+            stopping.clone(),
+            tasks.clone(),
+        );
         let desk = desk.over_http(file_keys.clone());
         let tool_bell = ToolBell::new(bus.clone(), tasks.clone(), stopping.clone());
         let gateway = Arc::new(Gateway {

@@ -17,7 +17,7 @@ pub use self::instructions::instructions;
 use crate::{
     call::{Effect, Language, words},
     ids::ToolName,
-    manifest::{AnswerForm, Manifest, Visibility},
+    manifest::{AnswerForm, Manifest, OverMcp, Visibility},
 };
 
 words! {
@@ -169,6 +169,7 @@ fn full(tool: &Manifest, schema: Value) -> Value {
         "key": tool.key_policy(),
         "timeout_ms": millis(tool.timeout.longest()),
         "deadline_ms": millis(tool.deadline),
+        "key_retention_ms": millis(tool.key_retention),
         "queue": tool.queue,
         "coercion": tool.coercion,
         "language": tool.language,
@@ -184,6 +185,12 @@ fn full(tool: &Manifest, schema: Value) -> Value {
     }
     if let Some(presents) = tool.presents {
         definition["presents"] = json!(presents);
+    }
+    if tool.probe.is_some() {
+        definition["probed"] = json!(true);
+    }
+    if tool.mcp != OverMcp::default() {
+        definition["mcp"] = json!(tool.mcp);
     }
     if tool.is_final {
         definition["final"] = json!(true);

@@ -37,7 +37,7 @@ fn each_format_has_its_shape_and_is_sorted_by_name() {
         listed(Format::Full)[2],
         json!({
             "name": "send", "version": 2, "description": "Does send.", "effect": "once", "input_schema": schema,
-            "key": "required", "timeout_ms": 30_000, "deadline_ms": 300_000, "queue": "default",
+            "key": "required", "timeout_ms": 30_000, "deadline_ms": 300_000, "key_retention_ms": 86_400_000, "queue": "default",
             "coercion": "on", "language": "en",
         })
     );

@@ -110,6 +110,7 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
         };
         fallback.check(&owner, &mut problems);
     }
+    manifest.mcp.check(&manifest.executor, &mut problems);
     if let Some(files) = &manifest.files {
         files.check(&manifest.executor, &mut problems);
     }

@@ -1,6 +1,6 @@
 //! A tool manifest: what an operator writes, what is stored as an immutable version.
 //!
-//! `version` is the content of one file; `policy`, `approval`, `retry`, `rate`, `rules`, `breaker`, `cache`, `fallback`, `files`, `probe`, `timeout`, `large_result`, `client`, `completion`, `executor`, `sandbox`, `answer_form` and `shown` are parts of it. `parse` reads a file in
+//! `version` is the content of one file; `policy`, `approval`, `retry`, `rate`, `rules`, `breaker`, `cache`, `fallback`, `files`, `probe`, `timeout`, `large_result`, `client`, `completion`, `executor`, `sandbox`, `answer_form`, `over_mcp` and `shown` are parts of it. `parse` reads a file in
 //! three steps: `document` (YAML or JSON), the schema of a manifest with its `advice`, and `check` for what its fields say
 //! together. For that, `required` looks at the input schema, and `request` and `sql` at the two executors that are written as
 //! text; `unseen` at what is said of how calls are shown. `mcp_server` is the other kind of manifest, which names a server whose tools manifests name. `lint` warns of what a model may misunderstand.
@@ -18,6 +18,7 @@ mod files;
 mod large_result;
 mod mcp_server;
 mod optional;
+mod over_mcp;
 mod policy;
 pub(crate) mod probe;
 mod rate;
@@ -61,6 +62,7 @@ pub use self::{
     large_result::{LargeResult, READ_RESULT, Threshold},
     lint::{lint, lint_text},
     mcp_server::{Lifetime, McpServer, McpTransport, OnChange, Trust},
+    over_mcp::{OverMcp, TaskUse},
     parse::{AnyManifest, parse, parse_any},
     policy::{CoercionPolicy, ExitCodes, Idempotency, KeyPolicy, Sensitive, SensitiveMode},
     probe::ProbeSpec,

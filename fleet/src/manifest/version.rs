@@ -17,6 +17,7 @@ use super::{
     files::FilesSpec,
     large_result::LargeResult,
     optional,
+    over_mcp::OverMcp,
     policy::{CoercionPolicy, ExitCodes, Idempotency, KEY_RETENTION_MIN, KeyPolicy, Sensitive},
     probe::ProbeSpec,
     rate::{OnLimit, RateLimit},
@@ -169,6 +170,9 @@ pub struct Manifest {
     /// its executor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub presents: Option<ShownAs>,
+    /// What it is to clients of MCP beside that.
+    #[serde(default, skip_serializing_if = "OverMcp::is_default")]
+    pub mcp: OverMcp,
     /// Whether its answer is the assistant's, in a turn.
     #[serde(default, rename = "final", skip_serializing_if = "std::ops::Not::not")]
     pub is_final: bool,

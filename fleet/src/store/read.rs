@@ -101,8 +101,8 @@ pub struct AwaitingCall {
     pub until: OffsetDateTime,
     /// The time until its deadline, which the end of its wait is never behind.
     pub left: Duration,
-    /// Its arguments, JSON text, where they are not those that were sent.
-    pub changed_args: Option<String>,
+    /// Its arguments, JSON text, where they are not those that were sent, or where its caller's program decides about them.
+    pub shown_args: Option<String>,
     /// What is to be decided about it, where it waits for a yes.
     pub approval: Option<ToApprove>,
     /// What its tool wants to know, JSON text.
@@ -312,7 +312,7 @@ fn read_state(row: &PgRow) -> Result<CallState, sqlx::Error> {
             handed: handed(row)?,
             until: row.try_get("due_at")?,
             left: left(row.try_get("left_ms")?),
-            changed_args: row.try_get("changed_args")?,
+            shown_args: row.try_get("shown_args")?,
             approval: to_approve(row)?,
             requests: row.try_get("requests")?,
         }),

@@ -89,7 +89,9 @@ impl Authority {
     /// Whether somebody who was let in may stay: neither revoked nor expired, as far as that is known at the moment.
     pub(crate) fn still_knows(&self, principal: &Principal) -> bool {
         match (self, principal) {
-            (Self::Nobody, _) | (Self::Tokens { .. }, Principal::Anyone) => true,
+            (Self::Nobody, _) | (Self::Tokens { .. }, Principal::Anyone | Principal::Named(_)) => {
+                true
+            }
             (Self::Tokens { known, .. }, Principal::Token(token)) => {
                 matches!(known.again(&token.token_id), TokenLookup::Live(_))
             }

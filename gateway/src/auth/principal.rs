@@ -15,6 +15,8 @@ use crate::refusal::Refused;
 pub(crate) enum Principal {
     /// Whoever reaches a gateway that asks for no token: everything may be done.
     Anyone,
+    /// Who has started a program that serves it and nobody else, by this name. What it may do NATS says.
+    Named(Arc<str>),
     /// Who has this token.
     Token(Arc<TokenRow>),
 }
@@ -24,6 +26,7 @@ impl Principal {
     pub(crate) fn name(&self) -> Option<&str> {
         match self {
             Self::Anyone => None,
+            Self::Named(name) => Some(name),
             Self::Token(token) => Some(&token.name),
         }
     }
@@ -35,7 +38,7 @@ impl Principal {
     /// `forbidden`.
     pub(crate) fn may(&self, one_of: &[Scope]) -> Result<(), Refused> {
         let may = match self {
-            Self::Anyone => true,
+            Self::Anyone | Self::Named(_) => true,
             Self::Token(token) => one_of.iter().any(|scope| token.has(*scope)),
         };
         if may {
@@ -53,7 +56,7 @@ impl Principal {
     /// Whether it may use the tool of this name, whether there is one or not.
     pub(crate) fn may_use(&self, tool: &str) -> bool {
         match self {
-            Self::Anyone => true,
+            Self::Anyone | Self::Named(_) => true,
             Self::Token(token) => {
                 let name: Option<ToolName> = tool.parse().ok();
                 self.has_all_tools() || name.is_some_and(|name| token.covers(&name))
@@ -80,7 +83,7 @@ impl Principal {
     /// Whether it may use every tool there is.
     pub(crate) fn has_all_tools(&self) -> bool {
         match self {
-            Self::Anyone => true,
+            Self::Anyone | Self::Named(_) => true,
             Self::Token(token) => token.tools.iter().any(|pattern| pattern == "*"),
         }
     }
@@ -102,7 +105,7 @@ impl Principal {
     /// The token is another tenant's.
     pub(crate) fn reach(&self, named: Option<Label>) -> Result<Option<Label>, Refused> {
         let own = match self {
-            Self::Anyone => None,
+            Self::Anyone | Self::Named(_) => None,
             Self::Token(token) => token.tenant.as_ref(),
         };
         match (own, named) {

@@ -176,7 +176,7 @@ impl Peer {
     /// The token has as many connections as it may have; this one stays what it was.
     pub(crate) fn becomes_known(&self, principal: &Principal) -> Result<(), TooMany> {
         match principal {
-            Principal::Anyone => {
+            Principal::Anyone | Principal::Named(_) => {
                 *lock(&self.standing) = PeerStanding::Anyone;
                 Ok(())
             }

@@ -229,6 +229,27 @@ impl CallQuestion {
             }
         }
     }
+
+    /// The same where a client may answer one by one: what is there, though something is missing.
+    pub(super) fn answered_in_part(&self, responses: &RawMembers, of: Askable) -> GivenAnswer {
+        let QuestionKind::Requests(requests) = &self.what else {
+            return self.answered(responses, of);
+        };
+        let mut given = Vec::new();
+        for one in requests.iter().filter(|one| one.kind.is_declared(of)) {
+            match responses.get(&one.name) {
+                Some(response) if one.kind.is_answered_by(response) => {
+                    given.push((one.name.as_str(), response));
+                }
+                Some(_no_answer) => return GivenAnswer::Missing,
+                None => {}
+            }
+        }
+        match given.is_empty() {
+            true => GivenAnswer::Missing,
+            false => GivenAnswer::Input(input(&given)),
+        }
+    }
 }
 
 #[cfg(test)]

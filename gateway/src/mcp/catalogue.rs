@@ -8,6 +8,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use fleet::{
     definitions::Format,
     ids::{Label, ToolName},
+    manifest::{Manifest, OverMcp, TaskUse},
 };
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
@@ -54,6 +55,32 @@ pub(super) struct ToolFacts {
     pub(super) key_argument: String,
     /// Whether its results are made of blocks.
     pub(super) is_content: bool,
+    /// When its calls become tasks.
+    pub(super) task: TaskUse,
+    /// Whether a probe looks into its doubts.
+    pub(super) has_probe: bool,
+    /// How long a call is known from its acceptance, at least, unless its caller gives it less time.
+    pub(super) kept: Duration,
+}
+
+impl ToolFacts {
+    /// How long the calls of a tool are known of which nothing else is known.
+    pub(super) const KEPT: Duration = Manifest::KEY_RETENTION_MIN;
+}
+
+impl Default for ToolFacts {
+    /// Of a tool that may write, and says nothing else.
+    fn default() -> Self {
+        Self {
+            writes: true,
+            has_own_keys: false,
+            key_argument: String::new(),
+            is_content: false,
+            task: TaskUse::default(),
+            has_probe: false,
+            kept: Self::KEPT,
+        }
+    }
 }
 
 impl Catalogue {
@@ -125,6 +152,14 @@ fn facts_of(definition: &RawValue) -> Option<(String, Arc<ToolFacts>)> {
         key: String,
         #[serde(default)]
         output: Option<String>,
+        #[serde(default)]
+        mcp: OverMcp,
+        #[serde(default)]
+        probed: bool,
+        #[serde(default)]
+        deadline_ms: u64,
+        #[serde(default)]
+        key_retention_ms: u64,
         input_schema: Value,
     }
 
@@ -138,6 +173,10 @@ fn facts_of(definition: &RawValue) -> Option<(String, Arc<ToolFacts>)> {
             false => String::new(),
         },
         is_content: read.output.as_deref() == Some("content"),
+        task: read.mcp.task,
+        has_probe: read.probed,
+        kept: Duration::from_millis(read.deadline_ms.saturating_add(read.key_retention_ms))
+            .max(ToolFacts::KEPT),
     };
     Some((read.name, Arc::new(facts)))
 }
@@ -153,14 +192,23 @@ mod tests {
         let listing = json!({"tools": [
             {"name": "look", "effect": "read", "key": "optional", "input_schema": {}},
             {"name": "draw", "effect": "idempotent", "key": "optional", "input_schema": {}, "output": "content"},
+            {"name": "slow", "effect": "read", "key": "optional", "input_schema": {}, "mcp": {"task": "required"},
+             "probed": true, "deadline_ms": 5_000, "key_retention_ms": 86_400_000},
             {"name": "charge", "effect": "once", "key": "from_arguments", "input_schema": {"properties": {"idempotency_key": {}}}},
             {"name": "later", "effect": "of_a_later_release", "key": "other", "input_schema": {}},
             {"odd": 1},
         ]});
         let read = read(listing.to_string().as_bytes()).unwrap();
-        assert_eq!(read.len(), 4);
+        assert_eq!(read.len(), 5);
         let of = |name: &str| (*read[name]).clone();
         assert!(!of("look").writes && of("draw").writes && of("later").writes);
+        let slow = of("slow");
+        assert!(slow.has_probe && slow.task == TaskUse::Required);
+        assert_eq!(slow.kept, Duration::from_secs(24 * 3_600 + 5));
+        assert_eq!(
+            (of("look").task, of("look").kept),
+            (TaskUse::Optional, ToolFacts::KEPT)
+        );
         assert!(of("draw").is_content && !of("charge").is_content);
         assert!(of("charge").has_own_keys && !of("draw").has_own_keys);
         assert_eq!(of("charge").key_argument, "toolfleet_idempotency_key");

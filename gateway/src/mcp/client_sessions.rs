@@ -196,7 +196,7 @@ impl Drop for AskedInSession {
 
 fn token_of(principal: &Principal) -> Option<String> {
     match principal {
-        Principal::Anyone => None,
+        Principal::Anyone | Principal::Named(_) => None,
         Principal::Token(token) => Some(token.token_id.clone()),
     }
 }

@@ -1,5 +1,7 @@
 //! What an answer of the fleet says of a call, as far as MCP tells it on. Words are words, for a later release may have more.
 
+use std::time::Duration;
+
 use fleet::ids::CallId;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -31,6 +33,8 @@ pub(super) struct McpEnvelope<'a> {
     pub(super) replayed: bool,
     #[serde(default)]
     awaiting: Option<AwaitedBy>,
+    #[serde(default)]
+    timing: Option<ToldTiming>,
 }
 
 /// For whom a call waits.
@@ -40,6 +44,13 @@ struct AwaitedBy {
     whom: String,
     #[serde(default)]
     by: Option<String>,
+}
+
+/// How long it took until it was decided.
+#[derive(Debug, Clone, Copy, Deserialize)]
+struct ToldTiming {
+    queued_ms: u64,
+    run_ms: u64,
 }
 
 /// What went wrong.
@@ -121,6 +132,14 @@ impl<'a> McpEnvelope<'a> {
             .degraded
             .and_then(|degraded| serde_json::from_str(degraded.get()).ok());
         read.unwrap_or_default()
+    }
+
+    /// How long after it was accepted it was decided; `None`: it is not.
+    pub(super) fn ended_after(&self) -> Option<Duration> {
+        let timing = self.timing?;
+        Some(Duration::from_millis(
+            timing.queued_ms.saturating_add(timing.run_ms),
+        ))
     }
 
     /// For whom it waits, and who decides.

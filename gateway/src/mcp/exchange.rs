@@ -25,6 +25,7 @@ use super::{
     result::{ResultMeta, Telling},
     revision::Revision,
     rpc::{RpcError, RpcId, RpcReply, completed},
+    task::{self, CallAsTask},
 };
 use crate::{
     answer::Glimpse,
@@ -62,6 +63,8 @@ pub(super) struct CallExchange {
     /// What its client has answered.
     pub(super) responses: Option<RawMembers>,
     pub(super) start: CallStart,
+    /// As what it goes on where it is not over; `None`: its client takes no tasks.
+    pub(super) task: Option<CallAsTask>,
 }
 
 /// How it begins.
@@ -243,7 +246,11 @@ impl CallExchange {
 
     /// Waits for a call. Dropping the future cancels it.
     async fn attend(&self, call: CallId) -> CallStanding {
-        let waits = Duration::from_secs(get::WAIT_MAX_S);
+        let waits = match &self.task {
+            None => get::WAIT_MAX_S,
+            Some(_) => task::WAIT_S,
+        };
+        let waits = Duration::from_secs(waits);
         let principal = self.principal.clone();
         let desk = Arc::clone(&self.desk);
         let answered = attend(desk, self.tenant.clone(), call, principal, waits).await;
@@ -270,6 +277,8 @@ impl CallExchange {
             .as_ref()
             .ok()
             .filter(|answer| Glimpse::of(answer.bytes()).awaits())
+            // A task is asked as one.
+            .filter(|_| !self.task.as_ref().is_some_and(|task| task.is_at_once))
             .and_then(|answer| CallQuestion::of(answer.bytes(), &self.arguments, language));
         let Some(question) = asking else {
             return CallStanding::Told(self.told(&answered));
@@ -329,8 +338,12 @@ impl CallExchange {
             Err(refused) => Err(refused.clone().of_tool(self.tool.as_str())),
         };
         let is_over = glimpse.call_id.is_some() && !glimpse.is_open();
+        let created = match (answered, &self.task) {
+            (Ok(answer), Some(task)) => task.created(&self.id, answer, self.telling),
+            _ => None,
+        };
         AnsweredCall {
-            reply: told(&self.id, &of_tool, self.telling),
+            reply: created.unwrap_or_else(|| told(&self.id, &of_tool, self.telling)),
             is_made_and_over: is_over && !glimpse.replayed,
         }
     }

@@ -5,20 +5,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use fleet::{
     arguments::{Limits, parse},
-    ids::{CallId, Label},
+    ids::CallId,
     wire::{code::Code, message::Message},
 };
-use fleet_client::Answer;
 use serde::Deserialize;
-use tokio::time::Instant;
 
-use crate::{
-    asked::{call_id, meant},
-    auth::principal::Principal,
-    desk::CallDesk,
-    refusal::Refused,
-    wait::{WaitUntil, wait},
-};
+use super::{client::McpClient, look::LookedCall};
+use crate::{asked::call_id, desk::CallDesk, refusal::Refused, wait::WaitUntil};
 
 /// Its name. Another tool of that name is not shown over MCP.
 pub(super) const NAME: &str = "toolfleet_get";
@@ -72,12 +65,9 @@ impl WantedCall {
     pub(super) async fn answer(
         self,
         desk: &CallDesk,
-        principal: &Principal,
-        tenant: &Label,
-    ) -> Result<Answer, Refused> {
-        let until = Instant::now() + self.wait;
-        let call = meant(&desk.dispatchers, principal, tenant, self.call).await?;
-        wait(desk, tenant, call, until, WaitUntil::Decided).await
+        client: &McpClient,
+    ) -> Result<LookedCall, Refused> {
+        LookedCall::at(desk, client, self.call, self.wait, WaitUntil::Decided).await
     }
 }
 

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use super::{
     message::RpcRequest,
-    revision::{LEGACY, SERVED},
+    revision::{LEGACY, Revision, SERVED},
     rpc::{RpcError, SERVER_INFO, server_info},
+    task::TASKS,
 };
 
 /// How long an answer about the server itself holds, in milliseconds: as long as that of another release may take to come.
@@ -17,7 +18,7 @@ pub(super) fn discovered(language: Language, listens: bool) -> Value {
     json!({
         "resultType": "complete",
         "supportedVersions": SERVED,
-        "capabilities": capabilities(listens),
+        "capabilities": capabilities(Revision::Modern, listens),
         "instructions": instructions(language),
         "ttlMs": HOLDS_MS,
         "cacheScope": "public",
@@ -40,23 +41,30 @@ pub(super) fn initialized(request: &RpcRequest, language: Language) -> Result<Va
     let served = LEGACY.iter().find(|version| **version == wanted);
     Ok(json!({
         "protocolVersion": served.unwrap_or(&LEGACY[0]),
-        "capabilities": capabilities(false),
+        "capabilities": capabilities(Revision::Legacy, false),
         "serverInfo": server_info(),
         "instructions": instructions(language),
     }))
 }
 
 /// `listens`: whether a client can hear of changed tools.
-fn capabilities(listens: bool) -> Value {
+fn capabilities(revision: Revision, listens: bool) -> Value {
     let tools = match listens {
         true => json!({ "listChanged": true }),
         false => json!({}),
     };
-    json!({ "tools": tools, "logging": {} })
+    let mut can = json!({
+        "tools": tools, "logging": {}, "prompts": {}, "resources": {}, "completions": {},
+    });
+    match revision {
+        Revision::Modern => can["extensions"] = json!({ TASKS: {} }),
+        Revision::Legacy => can["resources"] = json!({ "subscribe": true }),
+    }
+    can
 }
 
 /// What a model should know beside what each answer says.
-fn instructions(language: Language) -> &'static str {
+pub(super) fn instructions(language: Language) -> &'static str {
     match language {
         Language::En => {
             "Tools of a Toolfleet fleet: a call is kept, and one that writes is never run twice.\n\

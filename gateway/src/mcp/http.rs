@@ -60,7 +60,7 @@ pub(crate) async fn serve(
         Ok(RpcMessage::Request(request)) => {
             return of_request(gateway, peer, client, &request).await;
         }
-        Ok(RpcMessage::Notification) => of_notification(&client.headers)
+        Ok(RpcMessage::Notification(_)) => of_notification(&client.headers)
             .and_then(|()| session(gateway, client))
             .map(|_session| taken()),
         Err(none) => match (none.response, session(gateway, client)) {

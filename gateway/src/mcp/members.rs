@@ -76,8 +76,36 @@ impl RawMembers {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
+    /// The same under other names.
+    pub(super) fn renamed(self, name: impl Fn(&str) -> String) -> Self {
+        let renamed = self.0.into_iter();
+        Self(
+            renamed
+                .map(|(given, value)| (name(&given), value))
+                .collect(),
+        )
+    }
+
+    /// With another value of a member that is there.
+    pub(super) fn with(mut self, name: &str, value: Bytes) -> Self {
+        let mut members = self.0.iter_mut();
+        if let Some((_, known)) = members.find(|(given, _)| given == name) {
+            *known = value;
+        }
+        self
+    }
+
+    /// The object. Every value stays the bytes that it is.
+    pub(super) fn to_object(&self) -> Bytes {
+        self.written(|_name| true)
+    }
+
     /// The object without this member. Every value stays the bytes that it is.
     pub(super) fn without(&self, name: &str) -> Bytes {
+        self.written(|given| given != name)
+    }
+
+    fn written(&self, is_kept: impl Fn(&str) -> bool) -> Bytes {
         let size: usize = self
             .0
             .iter()
@@ -85,7 +113,7 @@ impl RawMembers {
             .sum();
         let mut text = Vec::with_capacity(size + 2);
         text.push(b'{');
-        for (given, value) in self.0.iter().filter(|(given, _)| given != name) {
+        for (given, value) in self.0.iter().filter(|(given, _)| is_kept(given)) {
             if text.len() > 1 {
                 text.push(b',');
             }

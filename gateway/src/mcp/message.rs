@@ -16,7 +16,7 @@ pub(super) enum RpcMessage {
     /// It is answered.
     Request(RpcRequest),
     /// It is taken.
-    Notification,
+    Notification(RpcNotification),
 }
 
 /// A request.
@@ -27,6 +27,14 @@ pub(super) struct RpcRequest {
     pub(super) params: RawMembers,
     /// `_meta` of the parameters.
     pub(super) meta: RawMembers,
+}
+
+/// What a client says, and waits for no answer.
+#[derive(Debug, Clone)]
+pub(super) struct RpcNotification {
+    pub(super) method: String,
+    /// Empty where they cannot be read: nobody is told of it.
+    pub(super) params: RawMembers,
 }
 
 /// Why a message is not taken, and of which request it was one, where that can be said.
@@ -93,7 +101,12 @@ impl RpcMessage {
             });
         };
         let Some(id) = id else {
-            return Ok(Self::Notification);
+            let params = fields.get("params");
+            let params = params.and_then(|params| RawMembers::of(params).ok());
+            return Ok(Self::Notification(RpcNotification {
+                method,
+                params: params.unwrap_or_default(),
+            }));
         };
         let params = match fields.get("params") {
             None => RawMembers::default(),
@@ -212,7 +225,10 @@ mod tests {
             r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
             r#"{"jsonrpc":"2.0","method":"x","params":[]}"#,
         ] {
-            assert!(matches!(read(notification), Ok(RpcMessage::Notification)));
+            assert!(matches!(
+                read(notification),
+                Ok(RpcMessage::Notification(_))
+            ));
         }
     }
 

@@ -14,7 +14,10 @@
 //!   `elicitation` with a form, `exact` with its arguments), `askable` what the client declares, and `request_state` is what it sends back
 //!   with its answers, signed by `state_keys`;
 //! - `wishes` is what its client wants to hear of it meanwhile, from which `log_level` on, `notices` says that, and `streamed_call` is the
-//!   stream, on which one of `client_sessions` is asked; `tool_bell` rings where tools have changed, and `subscription` tells that.
+//!   stream, on which one of `client_sessions` is asked; `tool_bell` rings where tools have changed, and `subscription` tells that;
+//! - `look` looks at a call by its id, for `get` and for `tasks`, and `task` says how a call stands as one;
+//! - `content` is what a folder has beside the tools, `prompts` and `resources` show it;
+//! - `pipe` serves one client over its input and output.
 
 mod askable;
 mod asking;
@@ -23,6 +26,7 @@ mod called;
 pub(crate) mod catalogue;
 mod client;
 pub(crate) mod client_sessions;
+pub(crate) mod content;
 mod definition;
 mod derived_key;
 mod earlier;
@@ -38,11 +42,15 @@ mod input_requests;
 mod key_argument;
 mod listing;
 mod log_level;
+mod look;
 mod members;
 mod message;
 mod negotiate;
 mod notices;
+mod pipe;
+mod prompts;
 mod request_state;
+mod resources;
 mod result;
 mod revision;
 mod rpc;
@@ -50,9 +58,13 @@ mod serve;
 pub(crate) mod state_keys;
 mod streamed_call;
 mod subscription;
+mod task;
+mod tasks;
 pub(crate) mod tool_bell;
 mod wishes;
 mod words;
 
 pub(crate) use client::McpClient;
+pub use content::McpContent;
 pub(crate) use http::{end_session, serve, takes};
+pub use pipe::{PipeClient, serve_pipe};

@@ -37,15 +37,7 @@ const ENCODED: (&str, &str) = ("=?base64?", "?=");
 /// As the table says; and of 2026-07-28, where the other headers do not fit.
 pub(super) fn revision_of(headers: &HeaderMap, request: &RpcRequest) -> Result<Revision, RpcError> {
     let header = one(headers, VERSION)?;
-    let meta = match request.meta.get(META_VERSION) {
-        None => None,
-        Some(_) => Some(
-            request
-                .meta
-                .text(META_VERSION)
-                .ok_or_else(|| malformed(META_VERSION, "a string", "是字符串"))?,
-        ),
-    };
+    let meta = version_of(request)?;
     let version = match (header, &meta) {
         (None, None) if request.method == "initialize" => return Ok(Revision::Legacy),
         (None, _) => return Err(missing("MCP-Protocol-Version")),
@@ -63,16 +55,52 @@ pub(super) fn revision_of(headers: &HeaderMap, request: &RpcRequest) -> Result<R
     if meta.is_none() {
         return Err(malformed(META_VERSION, "there", "存在"));
     }
-    let capabilities = request.meta.get(META_CAPABILITIES);
-    if !capabilities.is_some_and(|value| value.starts_with(b"{")) {
-        return Err(malformed(
-            META_CAPABILITIES,
-            "there, an object",
-            "存在且是对象",
-        ));
-    }
+    has_capabilities(request)?;
     mirrored(headers, request)?;
     Ok(Revision::Modern)
+}
+
+/// The revision of a request over a pipe, which has no headers: what `_meta` says, else that of the handshake. `has_greeted`: the client
+/// has sent `initialize`.
+///
+/// # Errors
+///
+/// It says nothing, and there was no handshake; or what it says is not served, or lacks what the revision wants.
+pub(super) fn over_a_pipe(request: &RpcRequest, has_greeted: bool) -> Result<Revision, RpcError> {
+    match version_of(request)?.as_deref() {
+        Some(MODERN) => {
+            has_capabilities(request)?;
+            Ok(Revision::Modern)
+        }
+        Some(version) if LEGACY.contains(&version) => Ok(Revision::Legacy),
+        Some(version) => Err(RpcError::unsupported(version)),
+        None if has_greeted || ["initialize", "ping"].contains(&request.method.as_str()) => {
+            Ok(Revision::Legacy)
+        }
+        None => Err(malformed(META_VERSION, "there", "存在")),
+    }
+}
+
+fn version_of(request: &RpcRequest) -> Result<Option<String>, RpcError> {
+    if request.meta.get(META_VERSION).is_none() {
+        return Ok(None);
+    }
+    let version = request.meta.text(META_VERSION);
+    version
+        .map(Some)
+        .ok_or_else(|| malformed(META_VERSION, "a string", "是字符串"))
+}
+
+fn has_capabilities(request: &RpcRequest) -> Result<(), RpcError> {
+    let capabilities = request.meta.get(META_CAPABILITIES);
+    if capabilities.is_some_and(|value| value.starts_with(b"{")) {
+        return Ok(());
+    }
+    Err(malformed(
+        META_CAPABILITIES,
+        "there, an object",
+        "存在且是对象",
+    ))
 }
 
 /// Looks at the version of a notification, which may be absent.
@@ -94,14 +122,24 @@ fn mirrored(headers: &HeaderMap, request: &RpcRequest) -> Result<(), RpcError> {
         Some(method) if method != request.method => return Err(differs("Mcp-Method")),
         Some(_) => {}
     }
-    if request.method != "tools/call" {
+    let Some(named) = named(&request.method) else {
         return Ok(());
-    }
-    let name = request.params.text("name");
+    };
+    let name = request.params.text(named);
     match (one(headers, NAME)?.map(decoded), name) {
         (None, _) => Err(missing("Mcp-Name")),
         (Some(header), Some(name)) if header.as_deref() == Some(name.as_str()) => Ok(()),
         (Some(_), _) => Err(differs("Mcp-Name")),
+    }
+}
+
+/// The parameter of a method that stands in `Mcp-Name`, too.
+fn named(method: &str) -> Option<&'static str> {
+    match method {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" => Some("uri"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
+        _ => None,
     }
 }
 
@@ -270,6 +308,30 @@ mod tests {
         );
         assert!(of_notification(&headers(&[])).is_ok());
         assert!(of_notification(&headers(&[version("x")])).is_err());
+    }
+
+    #[test]
+    fn over_a_pipe_a_message_says_its_revision_or_the_handshake_did() {
+        let other = META.replace("2026-07-28", "2025-11-25");
+        let unknown = META.replace("2026-07-28", "1900-01-01");
+        let bare = META.replace(
+            "\"io.modelcontextprotocol/clientCapabilities\":{}",
+            "\"x\":1",
+        );
+        for (method, meta, has_greeted, expected) in [
+            ("tools/list", META, false, "Modern"),
+            ("tools/list", META, true, "Modern"),
+            ("tools/list", other.as_str(), false, "Legacy"),
+            ("tools/list", "{}", true, "Legacy"),
+            ("tools/list", "{}", false, "400 -32602"),
+            ("initialize", "{}", false, "Legacy"),
+            ("ping", "{}", false, "Legacy"),
+            ("tools/list", unknown.as_str(), true, "400 -32022"),
+            ("tools/list", bare.as_str(), false, "400 -32602"),
+        ] {
+            let read = over_a_pipe(&request(method, "x", meta), has_greeted);
+            assert_eq!(number(read), expected, "{method} {meta} {has_greeted}");
+        }
     }
 
     #[test]

@@ -10,7 +10,10 @@ use fleet::{
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
 
-use super::revision::{Revision, SERVED};
+use super::{
+    envelope::ToldFailure,
+    revision::{Revision, SERVED},
+};
 use crate::{
     answer,
     headers::{ANSWER, Speaker},
@@ -124,6 +127,35 @@ impl RpcError {
         error
             .with("supported", json!(SERVED))
             .with("requested", json!(requested))
+    }
+
+    /// There is no such thing for who asks.
+    pub(super) fn unknown(what: Message) -> Self {
+        Self::new(-32_602, StatusCode::OK, Code::NotFound.as_str(), what)
+    }
+
+    /// With the address that it is about.
+    pub(super) fn about(self, uri: &str) -> Self {
+        self.with("uri", json!(uri))
+    }
+
+    /// What is asked for needs a client that can do more than this one says it can.
+    pub(super) fn missing_capability(what: Message, required: &Value) -> Self {
+        let code = Code::InvalidArguments.as_str();
+        let error = Self::new(-32_021, StatusCode::BAD_REQUEST, code, what);
+        error.with("requiredCapabilities", required.clone())
+    }
+
+    /// What a dispatcher refuses of a request that has no result of its own: by its code, which says whose fault it is.
+    pub(super) fn told_by_door(failure: &ToldFailure) -> Self {
+        let what = Message::new(failure.message.clone(), failure.message.clone());
+        let is_clients = failure
+            .code
+            .parse()
+            .is_ok_and(|code: Code| code.status() < 429);
+        let number = if is_clients { -32_602 } else { -32_603 };
+        let error = Self::new(number, StatusCode::OK, &failure.code, what);
+        error.with("retry_after_ms", json!(failure.retry_after_ms))
     }
 
     /// The client cannot be asked what the tool asks: these capabilities are missing.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fleet::{
     ids::ToolName,
+    manifest::TaskUse,
     tokens::Scope,
     wire::{code::Code, message::Message},
 };
@@ -14,25 +15,28 @@ use super::{
     askable::Askable,
     attempts::CallKey,
     called::{self, CalledTool, ClientAnswers},
+    catalogue::ToolFacts,
     client::McpClient,
     derived_key::DerivedKey,
     exchange::{CallExchange, CallStart, RequestedCall, told},
     get, handshake, key_argument,
     listing::{self, NoPage},
+    look::LookedCall,
     message::RpcRequest,
     request_state::{RequestState, StateAbout},
     result::Telling,
     revision::Revision,
     rpc::{RpcError, RpcReply, completed},
+    task::{self, CallAsTask, OfTask},
     wishes,
 };
 use crate::{
-    answer::Glimpse, body::aside, desk::CallDesk, forward::Preference, headers::Speaker,
-    referents::may_stand, refusal::Refused, submit::Submitted,
+    body::aside, desk::CallDesk, forward::Preference, headers::Speaker, referents::may_stand,
+    refusal::Refused, submit::Submitted,
 };
 
 /// Who may look at a call.
-const LOOKERS_AT_CALLS: [Scope; 2] = [Scope::Call, Scope::Read];
+pub(super) const LOOKERS_AT_CALLS: [Scope; 2] = [Scope::Call, Scope::Read];
 
 /// A request that is being answered.
 pub(super) struct ServedRequest<'a> {
@@ -49,6 +53,12 @@ pub(super) enum NoResult {
     Refused(Refused),
 }
 
+impl From<Refused> for NoResult {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
 impl From<RpcError> for NoResult {
     fn from(error: RpcError) -> Self {
         Self::Rpc(error)
@@ -61,6 +71,24 @@ pub(super) enum BegunCall {
     Exchange(Box<CallExchange>),
     /// It was refused before.
     Over(RpcReply),
+}
+
+/// A call that is about to be submitted.
+struct Prepared {
+    call: Submitted,
+    key: CallKey,
+    telling: Telling,
+    /// As what it goes on where it is not over; `None`: its client takes no tasks.
+    task: Option<CallAsTask>,
+}
+
+/// A call that is about to be made, or gone on with.
+struct Begin {
+    /// As the tool gets them.
+    arguments: Bytes,
+    telling: Telling,
+    task: Option<CallAsTask>,
+    start: CallStart,
 }
 
 impl ServedRequest<'_> {
@@ -84,8 +112,20 @@ impl ServedRequest<'_> {
                 wishes::level(request)?;
                 Ok(own(json!({})))
             }
+            (Revision::Legacy, "resources/subscribe" | "resources/unsubscribe") => {
+                self.subscription(request)
+            }
+            (_, "resources/list") => Ok(self.resources(request)),
+            (_, "resources/templates/list") => Ok(self.resource_templates(request)),
+            (_, "resources/read") => self.resource(request).await,
+            (_, "prompts/list") => Ok(self.prompts(request)),
+            (_, "prompts/get") => self.prompt(request),
+            (_, "completion/complete") => self.completion(request),
             (_, "tools/list") => self.list(request).await,
             (_, "tools/call") => self.call(request).await,
+            (Revision::Modern, method) if let Some(of) = OfTask::of(method) => {
+                self.task(request, of).await
+            }
             (revision, method) => Err(RpcError::unknown_method(revision, method).into()),
         }
     }
@@ -149,21 +189,31 @@ impl ServedRequest<'_> {
                 let about = requested.about(&self.client.tenant, principal, &tool);
                 let about = about.await.map_err(NoResult::Refused)?;
                 let state = self.opened(&sealed, &about).await?;
-                let resumed = self.resumed(called, &tool).await;
-                resumed.map(|(arguments, telling)| (arguments, telling, CallStart::Resume(state)))
+                let resumed = self.resumed(request, called, &tool).await;
+                resumed.map(|(arguments, telling, task)| Begin {
+                    arguments,
+                    telling,
+                    task,
+                    start: CallStart::Resume(state),
+                })
             }
             None => {
                 let submitted = self.submission(request, called, tool.clone()).await;
-                submitted.map(|(call, key, mut telling)| {
-                    telling.found_by = Some(key.found_by());
-                    let arguments = call.body.clone();
-                    let start = CallStart::Submit(Box::new(call), key);
-                    (arguments, telling, start)
+                submitted.map(|prepared| Begin {
+                    arguments: prepared.call.body.clone(),
+                    telling: prepared.telling,
+                    task: prepared.task,
+                    start: CallStart::Submit(Box::new(prepared.call), prepared.key),
                 })
             }
         };
         match begun {
-            Ok((arguments, telling, start)) => Ok(BegunCall::Exchange(Box::new(CallExchange {
+            Ok(Begin {
+                arguments,
+                telling,
+                task,
+                start,
+            }) => Ok(BegunCall::Exchange(Box::new(CallExchange {
                 desk: Arc::clone(&self.desk),
                 id: request.id.clone(),
                 telling,
@@ -178,8 +228,10 @@ impl ServedRequest<'_> {
                 },
                 responses: answers.responses,
                 start,
+                task,
             }))),
-            Err(refused) => {
+            Err(error @ NoResult::Rpc(_)) => Err(error),
+            Err(NoResult::Refused(refused)) => {
                 let answered = Err(refused.of_tool(tool.as_str()));
                 Ok(BegunCall::Over(told(
                     &request.id,
@@ -211,9 +263,10 @@ impl ServedRequest<'_> {
     /// The arguments as the tool got them, and how the answer is told, of a call that was made before.
     async fn resumed(
         &self,
+        request: &RpcRequest,
         called: CalledTool,
         tool: &ToolName,
-    ) -> Result<(Bytes, Telling), Refused> {
+    ) -> Result<(Bytes, Telling, Option<CallAsTask>), NoResult> {
         let catalogue = &self.desk.catalogue;
         let facts = catalogue.facts(&self.desk.dispatchers, &self.client.tenant, tool);
         let facts = facts.await?;
@@ -222,10 +275,26 @@ impl ServedRequest<'_> {
             None => called.arguments,
         };
         let telling = Telling {
-            is_content: facts.is_some_and(|facts| facts.is_content),
+            is_content: facts.as_ref().is_some_and(|facts| facts.is_content),
             ..self.telling()
         };
-        Ok((arguments, telling))
+        Ok((arguments, telling, self.as_task(request, facts)))
+    }
+
+    /// Whether the client of a request takes a task in the place of a result.
+    fn takes_tasks(&self, request: &RpcRequest) -> bool {
+        self.revision == Revision::Modern && task::are_taken(request)
+    }
+
+    /// As what a call goes on; `None`: its client takes no tasks.
+    fn as_task(&self, request: &RpcRequest, facts: Option<Arc<ToolFacts>>) -> Option<CallAsTask> {
+        self.takes_tasks(request).then(|| CallAsTask {
+            askable: Askable::of_request(request),
+            is_at_once: facts
+                .as_ref()
+                .is_some_and(|facts| facts.task != TaskUse::Optional),
+            facts,
+        })
     }
 
     /// The call as it is submitted, by which key, and how its answer is told.
@@ -234,11 +303,24 @@ impl ServedRequest<'_> {
         request: &RpcRequest,
         called: CalledTool,
         tool: ToolName,
-    ) -> Result<(Submitted, CallKey, Telling), Refused> {
-        let catalogue = &self.desk.catalogue;
-        let facts = catalogue
-            .facts(&self.desk.dispatchers, &self.client.tenant, &tool)
+    ) -> Result<Prepared, NoResult> {
+        let McpClient {
+            principal,
+            tenant,
+            headers: given,
+            ..
+        } = self.client;
+        let takes_tasks = self.takes_tasks(request);
+        let dispatchers = &self.desk.dispatchers;
+        let facts = self
+            .desk
+            .catalogue
+            .facts(dispatchers, tenant, &tool)
             .await?;
+        let becomes = facts.as_ref().map(|facts| facts.task).unwrap_or_default();
+        if becomes == TaskUse::Required && self.revision == Revision::Modern && !takes_tasks {
+            return Err(task::no_tasks().into());
+        }
         let (argument, body) = match facts.as_ref().filter(|facts| facts.writes) {
             Some(facts) => key_argument::take(&called.arguments, &facts.key_argument)?,
             None => (None, called.arguments),
@@ -246,16 +328,9 @@ impl ServedRequest<'_> {
         if let Some(key) = called.key.as_ref().or(argument.as_ref()) {
             called::own_key(key)?;
         }
-        let name = self.client.principal.name();
-        let headers = called::headers(&self.client.headers, request, name)?;
-        let referring = [&body[..]];
-        may_stand(
-            &self.desk.dispatchers,
-            &self.client.principal,
-            &self.client.tenant,
-            referring,
-        )
-        .await?;
+        let name = principal.name();
+        let headers = called::headers(given, request, name)?;
+        may_stand(dispatchers, principal, tenant, [&body[..]]).await?;
         // A tool that is not known may write.
         let derives = facts
             .as_ref()
@@ -265,61 +340,60 @@ impl ServedRequest<'_> {
             None if derives => {
                 let (principal, tool) = (name.unwrap_or_default().to_owned(), tool.clone());
                 let (body, bytes) = (body.clone(), body.len());
-                let files = called::files(&self.client.headers);
+                let files = called::files(given);
                 let deriving = move || DerivedKey::of(&principal, &tool, &body, &files);
                 CallKey::Derived(aside(bytes, deriving).await?)
             }
             None => CallKey::None,
         };
         let call = Submitted {
-            tenant: self.client.tenant.clone(),
+            tenant: tenant.clone(),
             tool,
             headers,
             body,
-            preference: Preference::waiting(get::WAIT_MAX_S),
+            preference: match (takes_tasks, becomes) {
+                (false, _) => Preference::waiting(get::WAIT_MAX_S),
+                (true, TaskUse::Optional) => Preference::waiting(task::WAIT_S),
+                (true, TaskUse::Preferred | TaskUse::Required) => Preference::at_once(),
+            },
             principal: name.map(ToOwned::to_owned),
             known: None,
         };
         let telling = Telling {
-            is_content: facts.is_some_and(|facts| facts.is_content),
+            is_content: facts.as_ref().is_some_and(|facts| facts.is_content),
+            found_by: Some(key.found_by()),
             ..self.telling()
         };
-        Ok((call, key, telling))
+        Ok(Prepared {
+            call,
+            key,
+            telling,
+            task: self.as_task(request, facts),
+        })
     }
 
     /// Answers the gateway's own tool.
     async fn get(&self, request: &RpcRequest, called: &CalledTool) -> Result<RpcReply, NoResult> {
         self.may(&LOOKERS_AT_CALLS)?;
-        let answered = match get::WantedCall::read(&called.arguments) {
-            Ok(wanted) => {
-                wanted
-                    .answer(&self.desk, &self.client.principal, &self.client.tenant)
-                    .await
-            }
+        let looked = match get::WantedCall::read(&called.arguments) {
+            Ok(wanted) => wanted.answer(&self.desk, self.client).await,
             Err(refused) => Err(refused),
         };
-        let mut telling = self.telling();
-        if let Ok(answer) = &answered {
-            let tool: Option<ToolName> = Glimpse::of(answer.bytes()).tool.parse().ok();
-            if let Some(tool) = tool {
-                let facts =
-                    self.desk
-                        .catalogue
-                        .facts(&self.desk.dispatchers, &self.client.tenant, &tool);
-                let facts = facts.await.ok().flatten();
-                telling.is_content = facts.is_some_and(|facts| facts.is_content);
-            }
-        }
+        let telling = Telling {
+            is_content: looked.as_ref().is_ok_and(LookedCall::is_content),
+            ..self.telling()
+        };
+        let answered = looked.map(|looked| looked.answer);
         let answered = answered.map_err(|refused| refused.of_tool(get::NAME));
         Ok(told(&request.id, &answered, telling))
     }
 
-    fn may(&self, one_of: &[Scope]) -> Result<(), NoResult> {
+    pub(super) fn may(&self, one_of: &[Scope]) -> Result<(), NoResult> {
         let may = self.client.principal.may(one_of);
         may.map_err(NoResult::Refused)
     }
 
-    const fn telling(&self) -> Telling {
+    pub(super) const fn telling(&self) -> Telling {
         Telling {
             revision: self.revision,
             language: self.client.language,

@@ -1,7 +1,9 @@
 //! The tools over MCP: what a client of either revision sends and gets, beside what becomes of it in the fleet.
 
 mod calls;
+mod content;
 mod listing;
+mod pipe;
 mod progress;
 mod protocol;
 mod questions;
@@ -9,6 +11,7 @@ mod rights;
 mod sessions;
 mod stop;
 mod subscriptions;
+mod tasks;
 mod twice;
 
 use fleet_tests::web::{Web, WebAnswer, WebRequest};
@@ -59,11 +62,16 @@ impl Client {
             MODERN => IN_META.replace("{}", self.can),
             _ => String::new(),
         };
+        self.saying(id, method, params, &own, meta)
+    }
+
+    /// The same of a client that says this of itself in `_meta`.
+    fn saying(self, id: &str, method: &str, params: &str, own: &str, meta: &str) -> WebRequest {
         let comma = |left: &str, right: &str| match left.is_empty() || right.is_empty() {
             true => "",
             false => ",",
         };
-        let meta = format!("{{{own}{}{meta}}}", comma(&own, meta));
+        let meta = format!("{{{own}{}{meta}}}", comma(own, meta));
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}{}"_meta":{meta}}}}}"#,
             comma(params, "x")

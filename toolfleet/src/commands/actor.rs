@@ -2,10 +2,15 @@
 
 use nix::unistd::{User, geteuid, gethostname};
 
+/// The user of this program.
+pub(super) fn user() -> String {
+    let user = User::from_uid(geteuid()).ok().flatten();
+    user.map_or_else(|| geteuid().to_string(), |user| user.name)
+}
+
 /// The user and the machine of this program.
 pub(super) fn user_at_host() -> String {
-    let user = User::from_uid(geteuid()).ok().flatten();
-    let user = user.map_or_else(|| geteuid().to_string(), |user| user.name);
+    let user = user();
     let host = gethostname().unwrap_or_else(|_unknown| "unknown".into());
     format!("{user}@{}", host.to_string_lossy())
 }

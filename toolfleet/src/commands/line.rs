@@ -43,7 +43,7 @@ pub enum Command {
     /// Apply tool manifests, check them, show what is there
     #[command(subcommand)]
     Tools(tools::Tools),
-    /// See the MCP servers whose tools are tools of the fleet
+    /// Serve the fleet's tools over MCP, and see the MCP servers whose tools are the fleet's
     #[command(subcommand)]
     Mcp(mcp::Mcp),
     /// Submit a call and print its envelope, or a file of calls; exit code 1 when the envelope says `is_error`

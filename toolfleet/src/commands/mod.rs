@@ -34,6 +34,7 @@ mod calls;
 
 mod files;
 
+
 mod workers;
 
 mod control;

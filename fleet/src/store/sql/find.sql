@@ -6,7 +6,8 @@ SELECT call_id, tenant, session, tool, tool_version, rev, accepted_at, attempts,
     done_secret, held, /* left ms */ AS left_ms, cancel_requested, effect_unknown, toolfleet.applied_late(o.call_id) AS applied_late, quarantined,
     probe_of IS NOT NULL AS is_probe,
     -- Of those alone that wait for somebody.
-    awaiting, due_at, CASE WHEN awaiting IN ('client', 'approval') AND coercions IS NOT NULL THEN args::text END AS changed_args,
+    awaiting, due_at, CASE WHEN awaiting = 'client' AND coercions IS NOT NULL
+        OR awaiting = 'approval' AND (coercions IS NOT NULL OR approval->>'by' = 'caller') THEN args::text END AS shown_args,
     CASE WHEN awaiting = 'approval' THEN approval::text END AS approval,
     CASE WHEN awaiting = 'approval' THEN toolfleet.shown_hash(args_hash, approval) END AS args_hash,
     (asked->'requests')::text AS requests, (asked->'input')::text AS input,

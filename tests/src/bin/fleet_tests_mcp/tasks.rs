@@ -1,6 +1,6 @@
 //! Tools that are tasks for the clients that know of tasks.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -72,7 +72,7 @@ fixture!(
     "confirm_delete",
     Deleted,
     "Asks before it deletes.",
-    as_task("required"),
+    as_task("preferred"),
     |Deleted { filename }, told| {
         let filename = filename.as_deref().unwrap_or("file.txt");
         match answered(&told, "confirm")? {
@@ -95,18 +95,24 @@ fixture!(
     "multi_input",
     Nothing,
     "Asks two things at once.",
-    as_task("required"),
+    as_task("preferred"),
     |_, told| {
-        match (answered(&told, "input-a")?, answered(&told, "input-b")?) {
-            (Some(a), Some(b)) => said(format!(
-                "multi_input: a = {}, b = {}",
-                a["content"]["value"], b["content"]["value"]
-            )),
-            _ => {
-                let value = || json!({ "value": { "type": "string" } });
-                let requests = json!({ "input-a": form("Provide value A", value()), "input-b": form("Provide value B", value()) });
-                Err(needs(requests, None))
+        // What was answered before, where a client answers one by one.
+        let mut known = told.state::<BTreeMap<String, Value>>()?.unwrap_or_default();
+        let mut requests = serde_json::Map::new();
+        for name in ["input-a", "input-b"] {
+            if let Some(answer) = answered(&told, name)? {
+                known.insert(name.to_owned(), answer["content"]["value"].clone());
             }
+            if !known.contains_key(name) {
+                let value = json!({ "value": { "type": "string" } });
+                requests.insert(name.to_owned(), form(&format!("Provide {name}"), value));
+            }
+        }
+        if requests.is_empty() {
+            said(format!("multi_input: {}", json!(known)))
+        } else {
+            Err(needs(Value::Object(requests), Some(json!(known))))
         }
     }
 );
@@ -114,13 +120,13 @@ fixture!(
     AsksThenTask,
     "test_tool_with_task",
     Nothing,
-    "Asks, then works.",
-    as_task("required"),
+    "Asks, then works for longer than a client waits.",
+    Settings::default(),
     |_, told| {
         match answered(&told, "user_name")? {
             None => Err(needs(json!({ "user_name": name_form() }), None)),
             Some(answer) => {
-                sleep(Duration::from_millis(200)).await;
+                sleep(Duration::from_secs(3)).await;
                 said(format!(
                     "Hello, {}! (async)",
                     answer["content"]["name"].as_str().unwrap_or("friend")
@@ -131,6 +137,6 @@ fixture!(
 );
 
 /// A tool that is a task for the clients that know of tasks.
-fn as_task(_how: &str) -> Settings {
-    Settings::default()
+fn as_task(how: &str) -> Settings {
+    Settings::default().field("mcp", json!({ "task": how }))
 }

@@ -179,8 +179,8 @@ async fn what_is_no_message_is_told_so_by_number() {
         (vec![version, method], list[..40].to_owned(), 400, -32_700),
         (vec![version, method], String::new(), 400, -32_700),
         (
-            vec![version, ("Mcp-Method", "resources/list")],
-            body("1", "resources/list", ""),
+            vec![version, ("Mcp-Method", "roots/list")],
+            body("1", "roots/list", ""),
             404,
             -32_601,
         ),
@@ -192,7 +192,7 @@ async fn what_is_no_message_is_told_so_by_number() {
         ),
         (
             vec![("MCP-Protocol-Version", LEGACY)],
-            no_meta.replace("tools/list", "prompts/list"),
+            no_meta.replace("tools/list", "roots/list"),
             200,
             -32_601,
         ),

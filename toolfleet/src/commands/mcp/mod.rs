@@ -1,9 +1,10 @@
-//! `toolfleet mcp`: MCP servers whose tools are tools of the fleet.
+//! `toolfleet mcp`: the fleet and the Model Context Protocol.
 
 mod diff;
 mod discover;
 mod list;
 mod looked;
+mod serve;
 mod show;
 
 use std::process::ExitCode;
@@ -19,6 +20,8 @@ pub enum Mcp {
     Discover(Box<discover::Discover>),
     /// List the MCP servers that were applied
     List(list::ListServers),
+    /// Serve the tools of the fleet to the program that starts this, over standard input and output
+    Serve(Box<serve::Serve>),
     /// Show the manifest of an MCP server
     Show(show::ShowServer),
 }
@@ -29,6 +32,7 @@ impl Mcp {
             Self::Diff(diff) => Box::pin(diff.run()).await,
             Self::Discover(discover) => Box::pin(discover.run()).await,
             Self::List(list) => list.run().await,
+            Self::Serve(serve) => serve.run().await,
             Self::Show(show) => show.run().await,
         }
     }

@@ -1,0 +1,481 @@
+//! **How does a call stand as a task?** A pure table.
+//!
+//! | the call | the task |
+//! |---|---|
+//! | is queued or runs | `working` |
+//! | waits for what its client can say | `input_required`, with the requests |
+//! | waits for somebody else | `working`, and its message says for whom |
+//! | is in doubt, and its probe may still decide it | `working`, for 30 s at most |
+//! | is in doubt | `completed`, with `isError`; settled later, it is what it was settled as |
+//! | was cancelled | `cancelled`, and its message says what is known of the effect |
+//! | is over otherwise, whatever it came to | `completed`, with the result that `tools/call` would have had |
+//!
+//! `failed` is for errors of the protocol, and no call becomes one once it is a task.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use fleet::{call::Language, ids::CallId, wire::message::Message};
+use fleet_client::Answer;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json, value::RawValue};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
+use super::{
+    askable::Askable,
+    asking::{CallQuestion, ClientAsked},
+    catalogue::ToolFacts,
+    envelope::{Became, McpEnvelope},
+    message::RpcRequest,
+    negotiate::META_CAPABILITIES,
+    result::{CallToolResult, ResultMeta, Telling},
+    rpc::{RpcError, RpcId, RpcReply, completed},
+    words,
+};
+use crate::{answer::Glimpse, headers::Speaker};
+
+/// The extension in which a call becomes a task.
+pub(super) const TASKS: &str = "io.modelcontextprotocol/tasks";
+
+/// How long a call may take before it becomes a task, in seconds: until its id is known by a question of its own.
+pub(super) const WAIT_S: u64 = 2;
+
+/// How long a doubt is left to the probe of its tool.
+const PROBED: Duration = Duration::from_secs(30);
+/// How often a client is to look at a task, while it is young, and later.
+const LOOK: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+/// How long it is young.
+const YOUNG: Duration = Duration::from_secs(30);
+
+/// What is done with a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OfTask {
+    Get,
+    Update,
+    Cancel,
+}
+
+impl OfTask {
+    /// Of the name of a method.
+    pub(super) fn of(method: &str) -> Option<Self> {
+        match method {
+            "tasks/get" => Some(Self::Get),
+            "tasks/update" => Some(Self::Update),
+            "tasks/cancel" => Some(Self::Cancel),
+            _ => None,
+        }
+    }
+}
+
+/// Whether the client of a request takes a task in the place of a result.
+pub(super) fn are_taken(request: &RpcRequest) -> bool {
+    #[derive(Deserialize)]
+    struct DeclaredExtensions {
+        #[serde(default)]
+        extensions: HashMap<String, Value>,
+    }
+
+    let declared = request.meta.get(META_CAPABILITIES);
+    let declared =
+        declared.and_then(|declared| serde_json::from_slice::<DeclaredExtensions>(declared).ok());
+    declared.is_some_and(|declared| declared.extensions.get(TASKS).is_some_and(Value::is_object))
+}
+
+/// What is missing of a client that cannot take a task.
+pub(super) fn no_tasks() -> RpcError {
+    let what = Message::fixed(
+        "this needs a client that declares the extension io.modelcontextprotocol/tasks with the request",
+        "这需要客户端在请求中声明扩展 io.modelcontextprotocol/tasks",
+    );
+    RpcError::missing_capability(what, &json!({"extensions": {TASKS: {}}}))
+}
+
+/// How a task stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum TaskStatus {
+    Working,
+    InputRequired,
+    Completed,
+    Cancelled,
+}
+
+/// A task: a `CreateTaskResult`, or with what it came to the result of `tasks/get`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TaskResult<'a> {
+    result_type: &'static str,
+    task_id: CallId,
+    status: TaskStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status_message: Option<String>,
+    created_at: String,
+    last_updated_at: String,
+    ttl_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    poll_interval_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_requests: Option<InputRequests>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<CallToolResult<'a>>,
+    #[serde(rename = "_meta")]
+    meta: ResultMeta<'a>,
+}
+
+/// As what a call is told to a client that takes tasks.
+#[derive(Debug, Clone)]
+pub(super) struct CallAsTask {
+    /// What the client can be asked.
+    pub(super) askable: Askable,
+    /// Of its tool, where there still is one.
+    pub(super) facts: Option<Arc<ToolFacts>>,
+    /// Whether it becomes one without being waited for.
+    pub(super) is_at_once: bool,
+}
+
+/// The requests of a task, by name.
+type InputRequests = BTreeMap<String, Box<RawValue>>;
+
+impl CallAsTask {
+    /// The task that a call has become whose answer leaves it open; `None`: it is over, or there is none.
+    pub(super) fn created(
+        &self,
+        id: &RpcId,
+        answer: &Answer,
+        telling: Telling,
+    ) -> Option<RpcReply> {
+        let glimpse = Glimpse::of(answer.bytes());
+        let call = glimpse.call_id.filter(|_| glimpse.is_open())?;
+        let envelope = McpEnvelope::of(answer.bytes());
+        let telling = self.telling(telling, now());
+        let task = telling.created(call, answer.bytes(), &envelope);
+        Some(completed(id, &task, Speaker::Call))
+    }
+
+    /// How it is told at this time.
+    pub(super) fn telling(&self, telling: Telling, now: OffsetDateTime) -> TaskTelling<'_> {
+        TaskTelling {
+            telling,
+            askable: self.askable,
+            facts: self.facts.as_deref(),
+            now,
+        }
+    }
+}
+
+/// How a call is told as a task.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TaskTelling<'a> {
+    telling: Telling,
+    askable: Askable,
+    facts: Option<&'a ToolFacts>,
+    now: OffsetDateTime,
+}
+
+impl TaskTelling<'_> {
+    /// The task that a call has become which is not over.
+    fn created<'a>(
+        &self,
+        call: CallId,
+        bytes: &[u8],
+        envelope: &'a McpEnvelope<'a>,
+    ) -> TaskResult<'a> {
+        TaskResult {
+            result_type: "task",
+            // They are what a look at it says.
+            input_requests: None,
+            ..self.detailed(call, bytes, envelope)
+        }
+    }
+
+    /// A call as a task. `bytes`: those of the envelope.
+    pub(super) fn detailed<'a>(
+        &self,
+        call: CallId,
+        bytes: &[u8],
+        envelope: &'a McpEnvelope<'a>,
+    ) -> TaskResult<'a> {
+        let created = call.made_at();
+        let changed = envelope
+            .ended_after()
+            .map_or(created, |after| created + after);
+        let language = self.telling.language;
+        let (status, message, requests) = match envelope.became() {
+            Became::Open => (TaskStatus::Working, None, None),
+            Became::Awaiting => {
+                let requests = requests(bytes, self.askable, language);
+                if requests.is_empty() {
+                    let (whom, by) = envelope.awaited();
+                    let waits = words::awaited(Some(call), whom, by);
+                    (TaskStatus::Working, Some(waits), None)
+                } else {
+                    (TaskStatus::InputRequired, None, Some(requests))
+                }
+            }
+            Became::InDoubt if self.is_looked_into(changed) => {
+                let doubt = words::in_doubt(Some(call), &envelope.failure());
+                (TaskStatus::Working, Some(doubt), None)
+            }
+            Became::Error if envelope.state == "cancelled" => {
+                let failure = words::failed(&envelope.failure());
+                (TaskStatus::Cancelled, Some(failure), None)
+            }
+            Became::InDoubt | Became::Result | Became::StandIn | Became::Error => {
+                (TaskStatus::Completed, None, None)
+            }
+        };
+        let is_over = matches!(status, TaskStatus::Completed | TaskStatus::Cancelled);
+        TaskResult {
+            result_type: "complete",
+            task_id: call,
+            status,
+            status_message: message.map(|message| message.told(language).to_owned()),
+            created_at: written(created),
+            last_updated_at: written(changed),
+            ttl_ms: millis(self.facts.map_or(ToolFacts::KEPT, |facts| facts.kept)),
+            poll_interval_ms: (!is_over).then(|| millis(self.interval(created))),
+            input_requests: requests,
+            result: (status == TaskStatus::Completed).then(|| self.telling.result(envelope)),
+            meta: self.telling.meta(envelope),
+        }
+    }
+
+    /// Whether the probe of its tool may still decide about a call that is in doubt since then.
+    fn is_looked_into(&self, since: OffsetDateTime) -> bool {
+        self.facts.is_some_and(|facts| facts.has_probe) && self.now < since + PROBED
+    }
+
+    fn interval(&self, created: OffsetDateTime) -> Duration {
+        LOOK[usize::from(self.now >= created + YOUNG)]
+    }
+}
+
+/// What a task asks of its client. The names of what the tool asks are the tool's; a question of ours has a name of its own each time it is
+/// asked, so that an old answer is none to a new question.
+fn requests(envelope: &[u8], askable: Askable, language: Language) -> InputRequests {
+    let question = question(envelope, language);
+    let asks = question
+        .as_ref()
+        .map(|question| question.asks(askable, language));
+    let (Some(question), Some(ClientAsked::Requests(asked))) = (question, asks) else {
+        return InputRequests::new();
+    };
+    let named = asked
+        .into_iter()
+        .map(|(name, request)| (name_of(&question, &name), request));
+    named.collect()
+}
+
+/// What a call asks of its client that may be asked inside a task. Arguments that are not told here are sensitive.
+pub(super) fn question(envelope: &[u8], language: Language) -> Option<CallQuestion> {
+    let hidden = match language {
+        Language::En => &br#""(sensitive: as they were sent)""#[..],
+        Language::Zh => "\"（敏感：与发送的相同）\"".as_bytes(),
+    };
+    CallQuestion::of(envelope, hidden, language)
+}
+
+/// The name of a request, in a task.
+pub(super) fn name_of(question: &CallQuestion, name: &str) -> String {
+    match question.is_of_protocol() {
+        true => name.to_owned(),
+        false => format!("{name}-{}", &question.round()[..12]),
+    }
+}
+
+/// The time by the clock of this machine.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it says how old a task is about, and decides nothing about its call"
+)]
+pub(super) fn now() -> OffsetDateTime {
+    OffsetDateTime::now_utc()
+}
+
+fn written(at: OffsetDateTime) -> String {
+    at.format(&Rfc3339)
+        .expect("a time of this age can be written")
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::revision::Revision, *};
+    use fleet::call::Language;
+
+    const ID: &str = "01980000-0000-7000-8000-000000000000";
+
+    /// A call as a task, so long after it was made.
+    fn told(envelope: &Value, has_probe: bool, after: Duration) -> Value {
+        let call: CallId = ID.parse().unwrap();
+        let facts = ToolFacts {
+            has_probe,
+            ..ToolFacts::default()
+        };
+        let telling = TaskTelling {
+            telling: Telling {
+                revision: Revision::Modern,
+                language: Language::En,
+                is_content: false,
+                found_by: None,
+            },
+            askable: Askable {
+                form: true,
+                ..Askable::default()
+            },
+            facts: Some(&facts),
+            now: call.made_at() + after,
+        };
+        let text = envelope.to_string();
+        let envelope = McpEnvelope::of(text.as_bytes());
+        serde_json::to_value(telling.detailed(call, text.as_bytes(), &envelope)).unwrap()
+    }
+
+    fn ended(state: &str, outcome: &str, more: &Value) -> Value {
+        let mut envelope = json!({
+            "call_id": ID, "tool": "t", "state": state, "outcome": outcome, "effect": "none", "result": null,
+            "error": null, "coercions": [], "replayed": false, "timing": {"queued_ms": 400, "run_ms": 600},
+        });
+        for (name, value) in more.as_object().unwrap() {
+            envelope[name] = value.clone();
+        }
+        envelope
+    }
+
+    #[test]
+    fn each_state_has_its_status() {
+        let error = json!({"error": {"code": "x", "message": "It broke."}});
+        let caller = json!({"for": "approval", "by": "caller", "token": "t", "args_hash": "h"});
+        let operator = json!({"for": "approval", "by": "operator"});
+        let open = |state: &str, awaiting: Option<&Value>| {
+            let mut open = json!({"call_id": ID, "tool": "t", "state": state, "replayed": false});
+            if let Some(awaiting) = awaiting {
+                open["awaiting"] = awaiting.clone();
+            }
+            open
+        };
+        for (envelope, status, is_error) in [
+            (open("queued", None), "working", None),
+            (open("running", None), "working", None),
+            (
+                open("awaiting_client", Some(&caller)),
+                "input_required",
+                None,
+            ),
+            (open("awaiting_client", Some(&operator)), "working", None),
+            (
+                open("awaiting_client", Some(&json!({"for": "completion"}))),
+                "working",
+                None,
+            ),
+            (
+                ended("succeeded", "success", &json!({"result": 1})),
+                "completed",
+                Some(false),
+            ),
+            (
+                ended(
+                    "failed",
+                    "fallback",
+                    &json!({"result": 1, "degraded": {"kind": "stub"}}),
+                ),
+                "completed",
+                Some(false),
+            ),
+            (
+                ended("failed", "business_error", &error),
+                "completed",
+                Some(true),
+            ),
+            (
+                ended("failed", "system_error", &error),
+                "completed",
+                Some(true),
+            ),
+            (
+                ended("expired", "system_error", &error),
+                "completed",
+                Some(true),
+            ),
+            (
+                ended("cancelled", "system_error", &error),
+                "cancelled",
+                None,
+            ),
+            (
+                ended("in_doubt", "unknown", &error),
+                "completed",
+                Some(true),
+            ),
+            (ended("failed", "unknown", &error), "completed", Some(true)),
+        ] {
+            let task = told(&envelope, false, Duration::from_secs(2));
+            assert_eq!(task["status"], status, "{task}");
+            let said = task["result"].get("isError").and_then(Value::as_bool);
+            assert_eq!(said, is_error, "{task}");
+            assert_eq!(task["resultType"], "complete");
+            assert_eq!(
+                task.get("inputRequests").is_some(),
+                status == "input_required"
+            );
+            let is_over = ["completed", "cancelled"].contains(&status);
+            assert_eq!(task.get("pollIntervalMs").is_none(), is_over, "{task}");
+            assert_eq!(task["_meta"]["io.toolfleet/call"]["id"], ID);
+            for none in ["requestState", "ttl", "pollInterval", "task", "error"] {
+                assert!(task.get(none).is_none(), "{task}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_doubt_is_left_to_a_probe_for_a_while() {
+        let doubt = ended(
+            "in_doubt",
+            "unknown",
+            &json!({"error": {"code": "in_doubt", "message": "m"}}),
+        );
+        let at = |has_probe, ms| {
+            let task = told(&doubt, has_probe, Duration::from_millis(ms));
+            task["status"].as_str().unwrap().to_owned()
+        };
+        // It is in doubt since a second after it was made.
+        assert_eq!(at(true, 1_000), "working");
+        assert_eq!(at(true, 30_999), "working");
+        assert_eq!(at(true, 31_000), "completed");
+        assert_eq!(at(false, 1_000), "completed");
+        let settled = ended(
+            "succeeded",
+            "success",
+            &json!({"result": 1, "settled_by": "probe"}),
+        );
+        assert_eq!(
+            told(&settled, true, Duration::from_secs(5))["status"],
+            "completed"
+        );
+    }
+
+    #[test]
+    fn the_times_of_a_task_are_those_of_its_call() {
+        let task = told(
+            &ended("succeeded", "success", &json!({"result": 1})),
+            false,
+            YOUNG,
+        );
+        let made: CallId = ID.parse().unwrap();
+        assert_eq!(task["createdAt"], written(made.made_at()));
+        assert_eq!(
+            task["lastUpdatedAt"],
+            written(made.made_at() + Duration::from_secs(1))
+        );
+        assert_eq!(task["ttlMs"], millis(ToolFacts::KEPT));
+        let open = json!({"call_id": ID, "tool": "t", "state": "running", "replayed": false});
+        assert_eq!(told(&open, false, Duration::ZERO)["pollIntervalMs"], 1_000);
+        assert_eq!(told(&open, false, YOUNG)["pollIntervalMs"], 5_000);
+    }
+}
