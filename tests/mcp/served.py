@@ -19,7 +19,8 @@ from setup import find_npm
 from waiting import until
 
 NODE = os.environ.get("TOOLFLEET_NODE", "node")
-LOCK, INSTALLED = HERE / "package-lock.json", HERE / "node_modules" / ".package-lock.json"
+MODULES = HERE / "node_modules"
+LOCK, INSTALLED = HERE / "package-lock.json", MODULES / ".package-lock.json"
 CONTENT = HERE / "content"
 PROGRAMS = ROOT / "target" / "debug"
 

@@ -87,10 +87,10 @@ pub(crate) fn answer(body: &[u8]) -> Bytes {
     #[derive(Deserialize)]
     struct Answered<'a> {
         #[serde(borrow)]
-        result: Told<'a>,
+        result: CallResult<'a>,
     }
     #[derive(Deserialize)]
-    struct Told<'a> {
+    struct CallResult<'a> {
         #[serde(rename = "_meta", borrow)]
         meta: Meta<'a>,
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::pin::Pin;
+use super::{dialect::in_2020, pin::Pin};
 use crate::{
     invisible::is_invisible,
     manifest::{ExecutorSpec, Manifest, McpServer, Trust, parse},
@@ -193,7 +193,7 @@ fn draft(
         }),
     };
     manifest["description"] = json!(description(server, upstream, definition));
-    manifest["input_schema"] = definition["inputSchema"].clone();
+    manifest["input_schema"] = in_2020(&definition["inputSchema"]);
     manifest["executor"]["mcp"]["pin"] = json!(pin.whole);
     manifest["executor"]["mcp"]["shape"] = json!(pin.shape);
     if let Value::Object(fields) = &mut manifest {
@@ -202,7 +202,7 @@ fn draft(
             .get("outputSchema")
             .filter(|schema| !schema.is_null())
         {
-            fields.insert("output_schema".to_owned(), schema.clone());
+            fields.insert("output_schema".to_owned(), in_2020(schema));
         }
     }
     manifest
@@ -274,13 +274,13 @@ fn differing(definition: &Value, manifest: &Manifest) -> Vec<&'static str> {
     if definition["description"].as_str() != Some(manifest.description.as_str()) {
         fields.push("description");
     }
-    if definition["inputSchema"] != manifest.input_schema {
+    if in_2020(&definition["inputSchema"]) != manifest.input_schema {
         fields.push("inputSchema");
     }
     let schema = definition
         .get("outputSchema")
         .filter(|schema| !schema.is_null());
-    if schema != manifest.output_schema.as_ref() {
+    if schema.map(in_2020) != manifest.output_schema {
         fields.push("outputSchema");
     }
     fields

@@ -1,5 +1,6 @@
 //! Tools of MCP servers: what a server says of a tool, how that is pinned, and what is new among it.
 
+mod dialect;
 pub mod discovered;
 pub mod pin;
 

@@ -34,7 +34,6 @@ mod calls;
 
 mod files;
 
-
 mod workers;
 
 mod control;

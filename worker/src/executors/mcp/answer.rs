@@ -4,6 +4,7 @@
 //! |---|---|
 //! | a result | applied |
 //! | a result with `isError` | the tool said no; unknown where its manifest says `errors: unknown` |
+//! | the same of another fleet, of a call that it did not decide, or whose effect it does not know | unknown |
 //! | the errors -32600 to -32602 and -32020 to -32022 | a definite failure |
 //! | nothing was sent; HTTP 401 and 403; 404 to a request with a session | not started |
 //! | other errors and statuses, no answer, a broken connection, the end of the time | unknown |
@@ -93,6 +94,31 @@ struct Finished {
     structured_content: Option<Box<RawValue>>,
     #[serde(default)]
     is_error: bool,
+    #[serde(rename = "_meta", default)]
+    meta: Option<Box<RawValue>>,
+}
+
+/// What the gateway of a fleet says of the call behind a result. Anybody may say so; it is heeded only where it leaves more in doubt.
+#[derive(Deserialize)]
+struct FleetMeta {
+    #[serde(rename = "io.toolfleet/call")]
+    call: FleetCall,
+}
+
+#[derive(Deserialize)]
+struct FleetCall {
+    #[serde(default)]
+    outcome: Option<String>,
+    #[serde(default)]
+    effect: Option<String>,
+}
+
+impl FleetCall {
+    /// Whether the call may have an effect, or may have one yet.
+    fn is_in_doubt(&self) -> bool {
+        let is_known = matches!(self.effect.as_deref(), Some("none" | "not_applied"));
+        self.outcome.is_none() || !is_known
+    }
 }
 
 impl AnswerRules {
@@ -241,6 +267,7 @@ impl AnswerRules {
             content,
             structured_content,
             is_error,
+            meta,
         }) = read
         else {
             return unusable(
@@ -249,7 +276,9 @@ impl AnswerRules {
             );
         };
         if is_error {
-            return self.said_no(content.as_deref());
+            let of_fleet = meta.and_then(|meta| serde_json::from_str::<FleetMeta>(meta.get()).ok());
+            let in_doubt = of_fleet.is_some_and(|of_fleet| of_fleet.call.is_in_doubt());
+            return self.said_no(content.as_deref(), in_doubt);
         }
         let is_list = |content: &RawValue| content.get().trim_start().starts_with('[');
         if content.as_deref().is_some_and(|content| !is_list(content)) {
@@ -282,8 +311,8 @@ impl AnswerRules {
         }
     }
 
-    /// What the tool says instead of a result.
-    fn said_no(&self, content: Option<&RawValue>) -> Outcome {
+    /// What the tool says instead of a result. `in_doubt`: it says itself that it does not know.
+    fn said_no(&self, content: Option<&RawValue>, in_doubt: bool) -> Outcome {
         let words = texts(content).filter(|text| !text.trim().is_empty());
         let message = match words {
             Some(words) => Message::verbatim(self.masked(&words)),
@@ -293,10 +322,10 @@ impl AnswerRules {
             ),
         };
         let failure = ToolFailure::new(Code::ToolError, message);
-        match self.errors {
-            McpErrors::Unknown if self.is_write() => Outcome::Unknown(failure),
-            McpErrors::Unknown | McpErrors::SaidNo => Outcome::DefiniteFailure(failure),
+        if self.is_write() && (in_doubt || self.errors == McpErrors::Unknown) {
+            return Outcome::Unknown(failure);
         }
+        Outcome::DefiniteFailure(failure)
     }
 
     fn too_large(&self, skimmed: Skimmed, beginning: &[u8]) -> Outcome {

@@ -43,7 +43,8 @@ pub(super) enum CutOff {
 }
 
 impl Came {
-    fn error(&self) -> Option<&RpcError> {
+    /// The error of the protocol that it has.
+    pub(super) fn error(&self) -> Option<&RpcError> {
         match self {
             Self::Answer(RpcAnswer::Error(error)) => Some(error),
             Self::Status(status) => status.error.as_ref(),

@@ -19,6 +19,7 @@ use fleet::{
 use secrecy::SecretString;
 use tokio::{sync::Mutex as AsyncMutex, time::Instant};
 use tokio_util::task::TaskTracker;
+use uuid::Uuid;
 
 use super::{
     answer::cut_off,
@@ -98,7 +99,7 @@ impl ServerLinks {
         }
         let link = Arc::new(ServerLink {
             server: Arc::clone(server),
-            ids: AtomicU64::new(1),
+            ids: AtomicU64::new(first_id()),
             stale: Arc::default(),
             known: AsyncMutex::default(),
         });
@@ -113,6 +114,13 @@ impl ServerLinks {
             .expect("no thread panics while holding the links")
             .clear();
     }
+}
+
+/// The first id of requests: drawn, for a request that goes on where another ended may go out from another worker, and its id must be
+/// another. It and all that follow are whole numbers that every reader of JSON keeps.
+fn first_id() -> u64 {
+    let drawn = Uuid::new_v4().as_u128();
+    u64::from(u32::try_from(drawn & u128::from(u32::MAX)).unwrap_or(1)) << 16
 }
 
 impl ServerLink {

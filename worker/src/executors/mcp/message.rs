@@ -212,6 +212,29 @@ pub(super) struct RpcError {
     pub(super) code: i64,
     #[serde(default)]
     pub(super) message: String,
+    #[serde(default)]
+    pub(super) data: Option<Box<RawValue>>,
+}
+
+impl RpcError {
+    /// Of a version of the protocol that a server does not speak; `data` says which it does.
+    const UNSUPPORTED: i64 = -32_022;
+
+    /// Whether it refuses a version and names this one as spoken all the same: some servers refuse the first request of a client.
+    pub(super) fn names_as_spoken(&self, revision: Revision) -> bool {
+        #[derive(Deserialize)]
+        struct Versions {
+            supported: Vec<String>,
+        }
+
+        let data = self.data.as_ref().map(|data| data.get());
+        let versions = data.and_then(|data| serde_json::from_str::<Versions>(data).ok());
+        self.code == Self::UNSUPPORTED
+            && versions.is_some_and(|versions| {
+                let mut spoken = versions.supported.iter();
+                spoken.any(|version| version == revision.as_str())
+            })
+    }
 }
 
 #[derive(Deserialize)]

@@ -213,7 +213,16 @@ impl Peer<'_> {
             session: None,
         };
         let first = match self.carrier {
-            Carrier::Http(_) => peer.page(None, &modern).await,
+            Carrier::Http(_) => match peer.page(None, &modern).await {
+                Err(refused)
+                    if refused
+                        .error()
+                        .is_some_and(|error| error.names_as_spoken(modern.revision)) =>
+                {
+                    peer.page(None, &modern).await
+                }
+                first => first,
+            },
             Carrier::Stdio(_) => {
                 let cut = cut.within(SILENCE_MAX);
                 Peer { cut: &cut, ..peer }.page(None, &modern).await

@@ -37,6 +37,7 @@ fn status(status: u16, code: Option<i64>, of_session: bool) -> Came {
         error: code.map(|code| RpcError {
             code,
             message: String::new(),
+            data: None,
         }),
         retry_after: None,
         of_session,
@@ -100,6 +101,49 @@ fn an_error_that_the_tool_reports_is_its_no_unless_its_manifest_says_otherwise()
         outcome.failure().unwrap().message.english(),
         "sold out [secret]"
     );
+}
+
+#[test]
+fn what_another_fleet_does_not_know_is_not_known_here() {
+    for (call, word) in [
+        (
+            r#"{"state":"failed","outcome":"business_error","effect":"none"}"#,
+            NO,
+        ),
+        (
+            r#"{"state":"failed","outcome":"system_error","effect":"not_applied"}"#,
+            NO,
+        ),
+        (
+            r#"{"state":"in_doubt","outcome":"unknown","effect":"unknown"}"#,
+            "unknown",
+        ),
+        (
+            r#"{"state":"failed","outcome":"system_error","effect":"applied"}"#,
+            "unknown",
+        ),
+        (
+            r#"{"state":"running","outcome":null,"effect":null}"#,
+            "unknown",
+        ),
+        (
+            r#"{"state":"refused","outcome":"system_error","effect":"unknown"}"#,
+            "unknown",
+        ),
+    ] {
+        let came = || {
+            answer(&format!(
+                r#"{{"id":1,"result":{{"isError":true,"content":[],"_meta":{{"io.toolfleet/call":{call}}}}}}}"#
+            ))
+        };
+        let words = cells(came).map(|(word, _)| word);
+        assert_eq!(words, [word, "unknown", NO], "{call}");
+    }
+    // What is no such facts changes nothing.
+    let came = || {
+        answer(r#"{"id":1,"result":{"isError":true,"content":[],"_meta":{"io.toolfleet/call":7}}}"#)
+    };
+    assert_eq!(cells(came).map(|(word, _)| word), [NO, "unknown", NO]);
 }
 
 #[test]
