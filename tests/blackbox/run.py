@@ -46,13 +46,14 @@ PROOFS = [
     "by_curl",
     "turns",
     "gateways_killed",
+    "fleet_behind_fleet",
     "dashboard",
 ]
 # Needs a program of the release before.
 UPGRADE = "rolling_upgrade"
-# The first is about `toolfleet dev` itself; the others connect without a user, `wallet` sets what a dispatcher starts with, and
+# The first is about `toolfleet dev` itself; the others connect without a user or have two fleets, `wallet` sets what a dispatcher starts with, and
 # `dashboard` starts a worker of its own.
-NOT_DEPLOYED = ["dev_lifecycle", "pauses", "brakes", "for_somebody", "wallet", "dashboard", "by_curl", "turns", "gateways_killed"]
+NOT_DEPLOYED = ["dev_lifecycle", "pauses", "brakes", "for_somebody", "wallet", "dashboard", "by_curl", "turns", "gateways_killed", "fleet_behind_fleet"]
 PROOF_SECONDS = 600
 TAIL_LINES = 30
 
