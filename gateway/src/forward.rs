@@ -28,8 +28,8 @@ const OTHERS: [&str; 5] = [
 ];
 /// How the names of our headers begin.
 const OURS: &str = "toolfleet-";
-/// How the keys and the sessions of turns begin.
-const OF_TURNS: &str = "turn_";
+/// How the names begin that the gateway gives out itself: the keys and the sessions of turns, and the keys of requests over MCP that have none.
+const OUR_NAMES: [&str; 2] = ["turn_", "mcp-"];
 /// The field of `Toolfleet-Meta` that says who asks.
 pub(crate) const PRINCIPAL: &str = "principal";
 
@@ -168,7 +168,8 @@ pub(crate) fn headers(
     Ok(passed)
 }
 
-/// Refuses a key or a session that is a turn's: with it a call would be taken for one of the turn.
+/// Refuses a key or a session of a name that only the gateway gives out: with it a call would be taken for one of a turn, or for that of somebody
+/// else's request.
 ///
 /// # Errors
 ///
@@ -185,12 +186,12 @@ pub(crate) fn own_names(headers: &HeaderMap) -> Result<(), Refused> {
 ///
 /// As said.
 pub(crate) fn own_name(name: &str) -> Result<(), Refused> {
-    if !name.starts_with(OF_TURNS) {
+    let Some(ours) = OUR_NAMES.iter().find(|ours| name.starts_with(**ours)) else {
         return Ok(());
-    }
+    };
     let what = said!(
-        "keys and sessions that begin with {OF_TURNS} are those of turns: take another",
-        "以 {OF_TURNS} 开头的 key 和会话属于 turn：请使用其他名称"
+        "keys and sessions that begin with {ours} are the gateway's own: take another",
+        "以 {ours} 开头的 key 和会话由网关自己使用：请使用其他名称"
     );
     Err(Refused::new(Code::HeaderInvalid, what))
 }

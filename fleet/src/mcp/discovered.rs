@@ -7,16 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
-use super::{dialect::in_2020, pin::Pin};
+use super::{DISCOVER, dialect::in_2020, name::name_of, pin::Pin};
 use crate::{
+    call::Effect,
     invisible::is_invisible,
     manifest::{ExecutorSpec, Manifest, McpServer, Trust, parse},
 };
 
-/// The most characters of a name.
-const NAME_MAX: usize = 64;
 /// The most characters of a description.
 const DESCRIPTION_MAX: usize = 4_000;
 
@@ -49,6 +47,9 @@ pub enum Standing {
         fields: Vec<&'static str>,
         /// Whether only title and description are others.
         words_only: bool,
+        /// Why what it says now cannot be a tool of the fleet, if it cannot.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        unfit: Option<String>,
     },
     /// It was applied, and the server does not have it any more.
     Gone,
@@ -78,6 +79,11 @@ pub fn compare(server: &McpServer, definitions: &[Value], applied: &[Manifest]) 
             || name_of(server, upstream),
             |manifest| manifest.name.to_string(),
         );
+        if name.starts_with(DISCOVER) {
+            let reason = format!("names that begin with {DISCOVER} are the fleet's own");
+            found.push(unfit(upstream, name, &reason));
+            continue;
+        }
         if !seen.insert(upstream) {
             found.push(unfit(upstream, name, "the server lists this name twice"));
             continue;
@@ -152,12 +158,26 @@ fn one(
         let reason = problems.first().map_or_else(String::new, |problem| {
             format!("{}: {}", problem.path, problem.message)
         });
-        return unfit(upstream, name, &reason);
+        let Some(manifest) = applied else {
+            return unfit(upstream, name, &reason);
+        };
+        // Its calls fail as those of any other that has changed.
+        return FoundTool {
+            upstream: upstream.to_owned(),
+            name,
+            standing: Standing::Changed {
+                fields: differing(server, definition, manifest),
+                words_only: false,
+                unfit: Some(reason),
+            },
+            manifest: None,
+        };
     }
     let standing = match (applied, pinned) {
         (Some(manifest), Some((_, shape))) => Standing::Changed {
-            fields: differing(definition, manifest),
+            fields: differing(server, definition, manifest),
             words_only: shape == Some(pin.shape.as_str()),
+            unfit: None,
         },
         (_, _) => Standing::New,
     };
@@ -178,12 +198,15 @@ fn draft(
     pin: &Pin,
     applied: Option<&Manifest>,
 ) -> Value {
-    let is_read = server.trust == Trust::Trusted
-        && definition.pointer("/annotations/readOnlyHint") == Some(&Value::Bool(true));
+    let is_read = is_read(server, definition);
     let mut manifest = match applied {
         Some(applied) => {
             let mut manifest = serde_json::to_value(applied).unwrap_or_default();
             manifest["version"] = json!(applied.version.saturating_add(1));
+            // What a person has made of a write stays; a read has to be one still.
+            if applied.effect == Effect::Read && !is_read {
+                manifest["effect"] = json!("once");
+            }
             manifest
         }
         None => json!({
@@ -206,6 +229,12 @@ fn draft(
         }
     }
     manifest
+}
+
+/// Whether the tool is a read by what the server says, as far as it is trusted.
+fn is_read(server: &McpServer, definition: &Value) -> bool {
+    server.trust == Trust::Trusted
+        && definition.pointer("/annotations/readOnlyHint") == Some(&Value::Bool(true))
 }
 
 /// What the server says of the tool, without what nobody sees.
@@ -247,30 +276,12 @@ fn shown(text: &str) -> String {
     seen
 }
 
-/// What a tool is called here: the server's name and its own, in our alphabet. One that is too long ends in a hash of the whole.
-fn name_of(server: &McpServer, upstream: &str) -> String {
-    let own: String = upstream
-        .chars()
-        .map(|one| match one.to_ascii_lowercase() {
-            known @ ('a'..='z' | '0'..='9') => known,
-            _other => '_',
-        })
-        .collect();
-    let name = format!("{}_{own}", server.name);
-    if name.len() <= NAME_MAX {
-        return name;
-    }
-    let hash = Sha256::digest(upstream.as_bytes());
-    let [first, second, third, fourth, ..] = hash.as_slice() else {
-        return name;
-    };
-    let beginning = &name[..NAME_MAX - 9];
-    format!("{beginning}_{first:02x}{second:02x}{third:02x}{fourth:02x}")
-}
-
 /// The fields in which an applied manifest is not what the server says.
-fn differing(definition: &Value, manifest: &Manifest) -> Vec<&'static str> {
+fn differing(server: &McpServer, definition: &Value, manifest: &Manifest) -> Vec<&'static str> {
     let mut fields = Vec::new();
+    if manifest.effect == Effect::Read && !is_read(server, definition) {
+        fields.push("effect");
+    }
     if definition["description"].as_str() != Some(manifest.description.as_str()) {
         fields.push("description");
     }
@@ -359,7 +370,7 @@ mod tests {
                 matches!(&of(taken)[0].standing, Standing::Unfit { reason } if reason.contains("tracker_a_b"))
             );
         }
-        assert_eq!(of(&long)[0].name.len(), NAME_MAX);
+        assert_eq!(of(&long)[0].name.len(), super::super::name::NAME_MAX);
         assert_eq!(of(&long)[0].standing, Standing::New);
         assert!(
             of("twice")
@@ -414,7 +425,8 @@ mod tests {
             found[0].standing,
             Standing::Changed {
                 fields: vec!["inputSchema"],
-                words_only: false
+                words_only: false,
+                unfit: None
             }
         );
         assert_eq!(applied(&found[0]).version, 8);
@@ -422,7 +434,8 @@ mod tests {
             found[1].standing,
             Standing::Changed {
                 fields: vec!["description"],
-                words_only: true
+                words_only: true,
+                unfit: None
             }
         );
         assert_eq!(found[2].standing, Standing::Gone);
@@ -431,5 +444,34 @@ mod tests {
             same.iter()
                 .all(|one| one.standing == Standing::Unchanged && one.manifest.is_none())
         );
+    }
+
+    #[test]
+    fn a_read_that_is_none_any_more_becomes_a_write_and_one_that_is_unfit_has_changed() {
+        let mut definition = tool("look");
+        definition["annotations"] = json!({"readOnlyHint": true});
+        let known = vec![applied(&only(&definition, "trusted"))];
+        assert_eq!(known[0].effect, Effect::Read);
+        for (trust, hint) in [("trusted", false), ("untrusted", true)] {
+            let mut now = definition.clone();
+            now["annotations"]["readOnlyHint"] = json!(hint);
+            now["description"] = json!("Does more.");
+            let found = compare(&server(trust), &[now], &known);
+            let Standing::Changed { fields, .. } = &found[0].standing else {
+                panic!("{:?}", found[0]);
+            };
+            assert_eq!(fields, &["effect", "description"]);
+            assert_eq!(applied(&found[0]).effect, Effect::Once);
+        }
+        let mut now = definition.clone();
+        now["inputSchema"] =
+            json!({"type": "object", "properties": {"a": {"$ref": "https://elsewhere.example/a"}}});
+        let found = compare(&server("trusted"), &[now], &known);
+        assert!(
+            matches!(&found[0].standing, Standing::Changed { unfit: Some(_), .. }),
+            "{:?}",
+            found[0]
+        );
+        assert!(found[0].manifest.is_none());
     }
 }

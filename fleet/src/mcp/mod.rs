@@ -2,25 +2,45 @@
 
 mod dialect;
 pub mod discovered;
+mod name;
 pub mod pin;
+
+use sha2::{Digest, Sha256};
 
 use crate::ids::{QueueName, ToolName};
 
-/// What the fleet's own tool is called that looks at what the servers of a queue offer: `mcp_discover`, with the name of any other queue than
-/// the default one behind it.
+/// How the names of the fleet's own tools begin that look at servers.
+pub(crate) const DISCOVER: &str = "mcp_discover";
+/// The most characters of a queue that stand in the name of a tool.
+const QUEUE_MAX: usize = 40;
+
+/// What the fleet's own tool is called that looks at what the servers of a queue offer.
+///
+/// It is `mcp_discover`, with the name of any other queue than the default one behind it. A queue whose name does not fit into that of a
+/// tool ends in a hash, so that no two have one tool.
 ///
 /// # Panics
 ///
-/// Never: a queue's name has at most 64 characters, of which enough are taken.
+/// Never: what is made has only letters, digits and `_`, and 62 characters at most.
 pub fn discover_name(queue: &QueueName) -> ToolName {
-    let own = match queue.as_str() {
-        "default" => String::new(),
-        other => format!("_{}", other.replace('-', "_")),
+    let queue = queue.as_str();
+    let is_known = |one: char| matches!(one, 'a'..='z' | '0'..='9' | '_');
+    let name = if queue == "default" {
+        DISCOVER.to_owned()
+    } else if queue.len() <= QUEUE_MAX && queue.chars().all(is_known) {
+        format!("{DISCOVER}_{queue}")
+    } else {
+        let own = queue.to_ascii_lowercase();
+        let own: String = own
+            .chars()
+            .map(|one| if is_known(one) { one } else { '_' })
+            .take(QUEUE_MAX)
+            .collect();
+        let hash = hex::encode(&Sha256::digest(queue.as_bytes())[..4]);
+        format!("{DISCOVER}_{own}_{hash}")
     };
-    let mut name = format!("mcp_discover{own}");
-    name.truncate(64);
     name.parse()
-        .expect("the name of a queue has letters, digits, _ and -")
+        .expect("letters, digits and _ are the name of a tool")
 }
 
 #[cfg(test)]
@@ -29,14 +49,11 @@ mod tests {
 
     #[test]
     fn each_queue_has_a_tool_that_looks() {
-        for (queue, tool) in [("default", "mcp_discover"), ("eu-1", "mcp_discover_eu_1")] {
-            assert_eq!(discover_name(&queue.parse().unwrap()).as_str(), tool);
-        }
-        assert_eq!(
-            discover_name(&"q".repeat(64).parse().unwrap())
-                .as_str()
-                .len(),
-            64
-        );
+        let name = |queue: &str| discover_name(&queue.parse().unwrap()).to_string();
+        assert_eq!(name("default"), "mcp_discover");
+        assert_eq!(name("eu_1"), "mcp_discover_eu_1");
+        assert!(name("eu-1").starts_with("mcp_discover_eu_1_"));
+        let long = "q".repeat(63);
+        assert_ne!(name(&format!("{long}a")), name(&format!("{long}b")));
     }
 }

@@ -139,16 +139,16 @@ pub(super) fn files(given: &HeaderMap) -> String {
     lines.join("\n")
 }
 
-/// Refuses a key that is one of a turn.
+/// Refuses a key that only the gateway gives out.
 ///
 /// # Errors
 ///
 /// As said.
 pub(super) fn own_key(key: &IdempotencyKey) -> Result<(), Refused> {
-    forward::own_name(key.as_str()).map_err(|_of_a_turn| {
+    forward::own_name(key.as_str()).map_err(|_ours| {
         let what = Message::fixed(
-            "keys that begin with turn_ are those of turns: take another",
-            "以 turn_ 开头的幂等键属于 turn：请使用其他值",
+            "keys that begin with turn_ or mcp- are the gateway's own: take another",
+            "以 turn_ 或 mcp- 开头的幂等键由网关自己使用：请使用其他值",
         );
         Refused::new(Code::InvalidIdempotencyKey, what)
     })

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 use tokio::{sync::Mutex, time::Instant};
 
-use super::key_argument;
+use super::{key_argument, mirrored::unmirrored};
 use crate::{
     ask::Dispatchers,
     body::aside,
@@ -169,7 +169,12 @@ fn facts_of(definition: &RawValue) -> Option<(String, Arc<ToolFacts>)> {
         writes,
         has_own_keys: read.key == "from_arguments",
         key_argument: match writes {
-            true => key_argument::name(&read.input_schema),
+            true => {
+                // As it is shown.
+                let mut shown = read.input_schema;
+                unmirrored(&mut shown);
+                key_argument::name(&shown)
+            }
             false => String::new(),
         },
         is_content: read.output.as_deref() == Some("content"),

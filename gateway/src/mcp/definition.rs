@@ -3,20 +3,10 @@
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
-use super::{get, key_argument};
-
-/// The keyword with which a schema has clients repeat an argument in a header, which nobody reads here.
-const IN_HEADER: &str = "x-mcp-header";
-/// The keywords whose members are schemas by name.
-const BY_NAME: [&str; 5] = [
-    "properties",
-    "patternProperties",
-    "$defs",
-    "definitions",
-    "dependentSchemas",
-];
-/// The keywords whose values are data.
-const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
+use super::{
+    get, key_argument,
+    mirrored::{IN_HEADER, unmirrored},
+};
 
 /// A tool that is listed.
 #[derive(Debug, Clone)]
@@ -86,28 +76,6 @@ impl McpTool {
             definition: serde_json::value::to_raw_value(&definition)
                 .expect("it has only string keys"),
         }
-    }
-}
-
-/// Takes the keyword out of a schema, and leaves properties alone that are named like it.
-fn unmirrored(schema: &mut Value) {
-    match schema {
-        Value::Object(keywords) => {
-            keywords.remove(IN_HEADER);
-            for (keyword, value) in keywords {
-                if DATA.contains(&keyword.as_str()) {
-                    continue;
-                }
-                match value {
-                    Value::Object(named) if BY_NAME.contains(&keyword.as_str()) => {
-                        named.values_mut().for_each(unmirrored);
-                    }
-                    other => unmirrored(other),
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(unmirrored),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

@@ -45,6 +45,7 @@ mod log_level;
 mod look;
 mod members;
 mod message;
+mod mirrored;
 mod negotiate;
 mod notices;
 mod pipe;

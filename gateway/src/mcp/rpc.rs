@@ -296,6 +296,11 @@ mod tests {
             let id = RpcId(RawValue::from_string(id.to_owned()).unwrap());
             let error = RpcError::unknown_tool("x").told(Some(&id), Language::En);
             assert_eq!(error.status, 200);
+            for reply in [&error, &completed(&id, &json!({}), Speaker::Gateway)] {
+                let told: Value = serde_json::from_slice(&reply.body).unwrap();
+                let sent: Value = serde_json::from_str(id.0.get()).unwrap();
+                assert_eq!(told["id"], sent);
+            }
             let error = error.over_http();
             assert_eq!(error.headers()[CONTENT_TYPE], "application/json");
         }

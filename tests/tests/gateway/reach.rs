@@ -91,20 +91,23 @@ async fn a_token_of_some_tools_does_not_reach_the_others_through_answers_and_con
 }
 
 #[tokio::test]
-async fn keys_and_sessions_of_turns_are_theirs_alone() {
+async fn keys_and_sessions_of_the_gateways_own_are_its_alone() {
     let witness = Witness::start().await;
     let fleet = Fleet::start(Spec::with([witness.tool("look", "read")])).await;
     let (mut gateway, web) = fleet.gateway(&["--auth", "none"]).await;
-    let name = format!("turn_{}", "0".repeat(32));
-    for header in ["Idempotency-Key", "Toolfleet-Session"] {
-        let call = web.post("/v1/call/look", r#"{"what":"a"}"#);
-        let call = call.header(header, &name).send().await;
-        assert_eq!(told(&call), is(400, "header_invalid"), "{header}");
-    }
-    for field in ["idempotency_key", "session"] {
-        let batch = json!({"calls": [{"tool": "look", "args": {"what": "a"}, field: name}]});
-        let batch = web.post("/v1/batch", batch.to_string()).send().await;
-        assert_eq!(told(&batch), is(400, "header_invalid"), "{field}");
+    // Of a turn, and of a request over MCP: who could take it would have another's write refused.
+    for begins in ["turn_", "mcp-"] {
+        let name = format!("{begins}{}", "0".repeat(32));
+        for header in ["Idempotency-Key", "Toolfleet-Session"] {
+            let call = web.post("/v1/call/look", r#"{"what":"a"}"#);
+            let call = call.header(header, &name).send().await;
+            assert_eq!(told(&call), is(400, "header_invalid"), "{header}");
+        }
+        for field in ["idempotency_key", "session"] {
+            let batch = json!({"calls": [{"tool": "look", "args": {"what": "a"}, field: name}]});
+            let batch = web.post("/v1/batch", batch.to_string()).send().await;
+            assert_eq!(told(&batch), is(400, "header_invalid"), "{field}");
+        }
     }
     gateway.drain().await;
     invariants::hold(&fleet, &witness).await;

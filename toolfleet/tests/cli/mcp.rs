@@ -56,7 +56,7 @@ async fn servers_are_applied_with_their_tools_and_listed() {
     assert_eq!(both.code, 0, "{}{}", both.out, both.err);
     assert_eq!(
         both.out,
-        "mcp server tracker version 1: created\ntracker_create version 1: created\nmcp_discover_eu_1 version 1: created\n"
+        "mcp server tracker version 1: created\ntracker_create version 1: created\nmcp_discover_eu_1_a8ddeaba version 1: created\n"
     );
     assert!(
         on(&["tools", "apply", "tools"])

@@ -23,7 +23,7 @@ use fleet::{
 use fleet_client::AskError;
 use tokio::{
     io::{AsyncBufRead, AsyncWrite, AsyncWriteExt},
-    sync::mpsc,
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     task::JoinSet,
     time::timeout,
 };
@@ -119,6 +119,7 @@ pub async fn serve_pipe(
             language: client.language,
         },
         running: Mutex::default(),
+        places: Arc::new(Semaphore::new(REQUESTS_MAX)),
     });
     let (answers, written) = mpsc::channel(ANSWERS);
     let mut writing = JoinSet::new();
@@ -188,6 +189,8 @@ struct Pipe {
     client: McpClient,
     /// The requests that are being answered, by their ids as they were sent; cancelled by their client.
     running: Mutex<HashMap<String, CancellationToken>>,
+    /// One for each request that has no answer yet which was taken.
+    places: Arc<Semaphore>,
 }
 
 /// The side of a pipe that reads.
@@ -254,7 +257,7 @@ impl PipeReading {
         let revision = over_a_pipe(&request, self.has_greeted)
             .map_err(|error| self.refused(Some(&request.id), &error))?;
         self.has_greeted |= request.method == "initialize";
-        let running = self
+        let mut running = self
             .pipe
             .run(&request.id)
             .map_err(|error| self.refused(Some(&request.id), &error))?;
@@ -265,7 +268,8 @@ impl PipeReading {
                 () = running.cancelled.cancelled() => return,
                 reply = Box::pin(pipe.answer(&request, revision)) => reply,
             };
-            // Its id may be used again as soon as its answer is there.
+            // Its id may be used again as soon as its answer is there; its place is taken until a client that reads has room for it.
+            let _place = running.place.take();
             drop(running);
             // Else nobody reads it.
             answers.send(reply.body).await.ok();
@@ -301,14 +305,14 @@ impl Pipe {
     /// Notes that a request is being answered.
     fn run(self: &Arc<Self>, id: &RpcId) -> Result<Running, RpcError> {
         let id = id.0.get().to_owned();
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if running.len() >= REQUESTS_MAX {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             let what = Message::fixed(
                 "too many requests are being answered; send it again when some are",
                 "正在处理的请求太多；请在部分请求完成后再发送",
             );
             return Err(self.later(Code::Overloaded, what));
-        }
+        };
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let Entry::Vacant(free) = running.entry(id.clone()) else {
             let what = Message::fixed(
                 "a request with this id is being answered",
@@ -321,6 +325,7 @@ impl Pipe {
             pipe: Arc::clone(self),
             id,
             cancelled,
+            place: Some(place),
         })
     }
 
@@ -347,6 +352,8 @@ struct Running {
     pipe: Arc<Pipe>,
     id: String,
     cancelled: CancellationToken,
+    /// One of [`REQUESTS_MAX`].
+    place: Option<OwnedSemaphorePermit>,
 }
 
 impl Drop for Running {

@@ -1,7 +1,5 @@
 //! Calls that become tasks: when they do, what any gateway says of them, and that nothing of a task is another's.
 
-use std::time::Duration;
-
 use fleet::{ids::CallId, tokens::Scope};
 use fleet_tests::{
     fleet::{Fleet, Spec},
@@ -202,15 +200,16 @@ async fn a_task_is_cancelled_as_its_call_is_and_once_it_is_over_that_says_nothin
     }
     // Hanging up after the answer cancels nothing.
     witness.always("kept", Reply::DoneWhenReleased);
-    let connection = client.calling("look", "kept").open().await;
+    let made = client.calling("look", "kept").send().await.json();
+    assert_eq!(made["result"]["resultType"], "task", "{made}");
     witness.until_asked("kept", 1).await;
-    drop(connection);
     let kept = witness.look(|seen| {
         let asked = seen.requests.iter().find(|request| request.what == "kept");
         asked.unwrap().header("toolfleet-call-id").to_owned()
     });
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_ne!(client.get(&kept).await["status"], "completed");
+    assert_eq!(client.get(&kept).await["status"], "working");
+    witness.release("kept");
+    client.until(&kept, "completed").await;
     gateway.drain().await;
 }
 

@@ -58,7 +58,18 @@ pub(super) fn line(found: &FoundTool) -> String {
     let (word, more) = match &found.standing {
         Standing::New => ("new", effect(found)),
         Standing::Unchanged => ("unchanged", String::new()),
-        Standing::Changed { fields, words_only } => ("changed", changed(fields, *words_only)),
+        Standing::Changed {
+            fields,
+            words_only,
+            unfit: None,
+        } => ("changed", changed(fields, *words_only)),
+        Standing::Changed {
+            unfit: Some(reason),
+            ..
+        } => (
+            "changed",
+            format!("its definition; now it is unfit: {reason}"),
+        ),
         Standing::Gone => ("gone", "the server does not have it any more".to_owned()),
         Standing::Unfit { reason } => ("unfit", reason.clone()),
     };

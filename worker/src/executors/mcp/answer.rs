@@ -18,6 +18,7 @@ use fleet::{
     manifest::{AnswerForm, McpErrors},
     outcome::{Outcome, ToolFailure},
     said,
+    taken_back::TakenBack,
     wire::{code::Code, message::Message},
 };
 use secrecy::SecretString;
@@ -140,7 +141,7 @@ impl AnswerRules {
     }
 
     /// An outcome that is unknown of a write. A read was answered, so it is over.
-    fn undecided(&self, failure: ToolFailure) -> Outcome {
+    pub(super) fn undecided(&self, failure: ToolFailure) -> Outcome {
         if self.is_write() {
             Outcome::Unknown(failure)
         } else {
@@ -379,6 +380,20 @@ fn texts(content: Option<&RawValue>) -> Option<String> {
         .filter_map(|block| block["text"].as_str())
         .collect();
     (!texts.is_empty()).then(|| texts.join("\n"))
+}
+
+/// The same of one that had sent nothing.
+pub(super) fn before_anything(why: CutOff) -> ToolFailure {
+    match why {
+        CutOff::Stopped(reason) => reason.before_anything_was_sent(),
+        CutOff::TimedOut => {
+            let message = Message::fixed(
+                "the attempt's time was over before anything was sent",
+                "这次尝试还没有发出任何内容，时间就到了",
+            );
+            ToolFailure::new(Code::Timeout, message).taken_back(TakenBack::StartedTooLate)
+        }
+    }
 }
 
 /// The failure of an attempt that had to end.

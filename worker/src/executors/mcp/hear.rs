@@ -29,11 +29,17 @@ impl Hear {
             ("notifications/tools/list_changed", _) => self.stale.store(true, Ordering::Release),
             ("notifications/progress", Some(params)) => {
                 if let Some((fraction, text)) = message::progress(params, &self.token) {
-                    let text = redact(&text, &self.secrets).unwrap_or(text);
-                    self.progress.report(fraction, &text);
+                    self.reports(fraction, &text);
                 }
             }
             (_, _) => {}
         }
+    }
+
+    /// Tells on how far it is, in the server's words without secrets.
+    pub(super) fn reports(&self, fraction: Option<f64>, text: &str) {
+        let masked = redact(text, &self.secrets);
+        self.progress
+            .report(fraction, masked.as_deref().unwrap_or(text));
     }
 }

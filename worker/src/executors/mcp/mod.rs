@@ -31,7 +31,6 @@ use fleet::{
     registry::Registry,
     said,
     secrets::Secrets,
-    taken_back::TakenBack,
     telemetry::metrics,
     wire::{code::Code, message::Message},
 };
@@ -47,7 +46,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     answer::{AnswerRules, CallResult},
-    came::{Came, CutOff},
+    came::Came,
     cut::AttemptEnd,
     hear::Hear,
     http::{Clients, HttpTarget},
@@ -60,7 +59,7 @@ use super::{
     AttemptContext, Executor, Prepared, Returned, Stop,
     http::{HttpExecutorError, transport},
     process::{GuardCommand, ProcessExecutor},
-    redact::{hidden, missing_secret, veil},
+    redact::{hidden, missing_secret, veil, veiled},
 };
 
 /// Runs tools of MCP servers.
@@ -107,7 +106,7 @@ impl McpExecutor {
         until: Instant,
     ) -> Result<Vec<Value>, ToolFailure> {
         let server = self.server(server)?;
-        let (way, _masked) = self.way(&server, secrets)?;
+        let (way, masked) = self.way(&server, secrets)?;
         let hear = Hear::default();
         let cut = AttemptEnd {
             until,
@@ -138,7 +137,12 @@ impl McpExecutor {
         };
         let found = peer.connect().await;
         carrier.end().await;
-        found.map(|(_, definitions)| definitions)
+        let without_secrets = |definition: Value| {
+            let text = veiled(&definition.to_string(), &masked);
+            text.and_then(|text| serde_json::from_str(&text).ok())
+                .unwrap_or(definition)
+        };
+        found.map(|(_, definitions)| definitions.into_iter().map(without_secrets).collect())
     }
 
     fn server(&self, name: &ServerName) -> Result<Arc<McpServer>, ToolFailure> {
@@ -334,7 +338,7 @@ impl McpAttempt {
     async fn attempt(&self, context: &AttemptContext) -> Returned {
         let cut = AttemptEnd::of(context);
         if let Some(why) = cut.is_over() {
-            return Outcome::NotStarted(before_anything(why)).into();
+            return Outcome::NotStarted(answer::before_anything(why)).into();
         }
         let hear = Hear {
             progress: context.progress.clone(),
@@ -350,18 +354,18 @@ impl McpAttempt {
             Ok(ready) => ready,
             Err(failure) => return Outcome::NotStarted(failure).into(),
         };
-        let outcome = self.call(&ready, context, &cut, &hear).await;
-        self.settle(&ready, outcome).await
+        let (outcome, is_answered) = self.call(&ready, context, &cut, &hear).await;
+        self.settle(&ready, outcome, is_answered).await
     }
 
-    /// Makes the call.
+    /// Makes the call. Beside what it came to: whether the server is done with it.
     async fn call(
         &self,
         ready: &Ready,
         context: &AttemptContext,
         cut: &AttemptEnd,
         hear: &Hear,
-    ) -> Outcome {
+    ) -> (Outcome, bool) {
         let Ready {
             carrier,
             connection,
@@ -374,7 +378,7 @@ impl McpAttempt {
                 if failure.code == Code::ToolChanged {
                     metrics().tool_changed(&context.tool);
                 }
-                return Outcome::DefiniteFailure(failure);
+                return (Outcome::DefiniteFailure(failure), true);
             }
         };
         let peer = Peer {
@@ -415,9 +419,13 @@ impl McpAttempt {
             // It may not have the tool any more.
             self.link.stale.store(true, Ordering::Release);
         }
+        let is_answered = matches!(came, Came::Answer(_) | Came::TooLarge(..));
         match self.rules.class(came) {
-            CallResult::Over(outcome) => outcome,
-            CallResult::Task(task) => task::follow(task, &self.rules, &peer, greeting, limit).await,
+            CallResult::Over(outcome) => (outcome, is_answered),
+            CallResult::Task(task) => {
+                let followed = task::follow(task, &self.rules, &peer, greeting, limit);
+                (followed.await, false)
+            }
         }
     }
 
@@ -435,12 +443,13 @@ impl McpAttempt {
         }
     }
 
-    /// What is left of the attempt. A program whose write is unknown ends, for until it is gone nothing says that it will not do it yet; one
-    /// that is the attempt's own ends with it.
-    async fn settle(&self, ready: &Ready, outcome: Outcome) -> Returned {
+    /// What is left of the attempt. A program that has not answered a write ends, for until it is gone nothing says that it will not do it yet;
+    /// one that is the attempt's own ends with it. One that has answered is done with it, whatever is known of the effect, and others have calls
+    /// there.
+    async fn settle(&self, ready: &Ready, outcome: Outcome, is_answered: bool) -> Returned {
         let is_unknown =
             self.rules.effect != Effect::Read && matches!(outcome, Outcome::Unknown(_));
-        let all_gone = if is_unknown || ready.is_own {
+        let all_gone = if (is_unknown && !is_answered) || ready.is_own {
             ready.carrier.end().await
         } else {
             true
@@ -462,18 +471,5 @@ fn responses(input: &RawValue) -> Option<Box<RawValue>> {
     match serde_json::from_str::<Given>(input.get()) {
         Ok(given) => Some(given.input_responses),
         Err(_other) => RawValue::from_string(input.get().to_owned()).ok(),
-    }
-}
-
-fn before_anything(why: CutOff) -> ToolFailure {
-    match why {
-        CutOff::Stopped(reason) => reason.before_anything_was_sent(),
-        CutOff::TimedOut => {
-            let message = Message::fixed(
-                "the attempt's time was over before anything was sent",
-                "这次尝试还没有发出任何内容，时间就到了",
-            );
-            ToolFailure::new(Code::Timeout, message).taken_back(TakenBack::StartedTooLate)
-        }
     }
 }

@@ -16,6 +16,9 @@ pub(in crate::executors) struct Skim {
     has_result: bool,
     has_error: bool,
     is_error: Vec<u8>,
+    /// What the result is, where it says so, and whether it says more of itself.
+    kind: Vec<u8>,
+    has_meta: bool,
 }
 
 /// Where the reader is in an object.
@@ -29,9 +32,9 @@ struct Level {
 /// What a message answers with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::executors) enum Skimmed {
-    /// A result that is no error, and the message has ended.
+    /// A complete result that is no error, and the message has ended.
     Result,
-    /// A result that says `isError`.
+    /// A result that says `isError`, and nothing that was not seen about what is behind it.
     IsError,
     /// An error of the protocol.
     Error,
@@ -55,8 +58,14 @@ impl Skim {
     /// What it answers with.
     pub(super) fn came(&self) -> Skimmed {
         let is_over = self.depth == 0 && !self.in_string;
+        let is_complete = matches!(self.kind.trim_ascii(), b"" | b"\"complete\"");
         match (self.has_result, self.has_error) {
-            (true, false) if self.is_error.trim_ascii() == b"true" => Skimmed::IsError,
+            // Questions, a task, or what this program does not know.
+            (true, false) if !is_complete => Skimmed::Nothing,
+            (true, false) if self.is_error.trim_ascii() == b"true" => match self.has_meta {
+                true => Skimmed::Nothing,
+                false => Skimmed::IsError,
+            },
             (true, false) if is_over => Skimmed::Result,
             (false, true) => Skimmed::Error,
             (_, _) => Skimmed::Nothing,
@@ -118,6 +127,12 @@ impl Skim {
                 if let Some(level) = self.level() {
                     level.expects_name = false;
                 }
+                if self.depth == 2
+                    && self.levels[0].name == b"result"
+                    && self.levels[1].name == b"_meta"
+                {
+                    self.has_meta = true;
+                }
                 if self.depth == 1 {
                     match self.levels[0].name.as_slice() {
                         b"result" => self.has_result = true,
@@ -138,6 +153,9 @@ impl Skim {
             1 if outer.name == b"id" && !outer.expects_name => &mut self.id,
             2 if outer.name == b"result" && inner.name == b"isError" && !inner.expects_name => {
                 &mut self.is_error
+            }
+            2 if outer.name == b"result" && inner.name == b"resultType" && !inner.expects_name => {
+                &mut self.kind
             }
             _ => return,
         };
@@ -200,6 +218,23 @@ mod tests {
                 Skimmed::Result,
             ),
             (format!("}}]{long}\"{{"), "", Skimmed::Nothing),
+            (
+                format!(r#"{{"id":1,"result":{{"resultType": "complete","x":"{long}"}}}}"#),
+                "1",
+                Skimmed::Result,
+            ),
+            (
+                format!(
+                    r#"{{"id":1,"result":{{"resultType":"input_required","inputRequests":{{"a":"{long}"}}}}}}"#
+                ),
+                "1",
+                Skimmed::Nothing,
+            ),
+            (
+                format!(r#"{{"id":1,"result":{{"isError":true,"_meta":{{"a":1}},"x":"{long}"}}}}"#),
+                "1",
+                Skimmed::Nothing,
+            ),
         ] {
             for size in [1, 3, message.len()] {
                 let mut skim = Skim::default();

@@ -32,6 +32,7 @@ use tokio_util::{
 };
 
 use super::{
+    answer::before_anything,
     came::Came,
     cut::AttemptEnd,
     hear::Hear,
@@ -178,7 +179,7 @@ impl ServerProcess {
         tokio::pin!(told);
         let mut stdin = tokio::select! {
             biased;
-            why = &mut told => return Came::CutOff(why),
+            why = &mut told => return Came::NotSent(before_anything(why)),
             stdin = self.stdin.lock() => stdin,
         };
         // While it waited for its turn.

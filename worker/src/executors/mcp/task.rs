@@ -54,7 +54,7 @@ pub(super) async fn follow(
             return Outcome::Unknown(ToolFailure::new(Code::Unavailable, what));
         }
         if let Some(words) = &task.status_message {
-            peer.hear.progress.report(None, words);
+            peer.hear.reports(None, words);
         }
         let pause = task.poll_interval_ms.map_or(LOOK, Duration::from_millis);
         let pause = pause.clamp(LOOK_MIN, LOOK_MAX);
@@ -113,13 +113,22 @@ fn ended(task: &Task, rules: &AnswerRules) -> Option<Outcome> {
     match task.status.as_str() {
         "completed" => Some(match &task.result {
             Some(result) => match rules.result(result, None) {
+                // It has begun: whatever it says, its call cannot be one that has not.
+                CallResult::Over(Outcome::NotStarted(_)) | CallResult::Task(_) => {
+                    Outcome::Unknown(unfit())
+                }
                 CallResult::Over(outcome) => outcome,
-                CallResult::Task(_) => Outcome::Unknown(unfit()),
             },
             None => Outcome::Unknown(unfit()),
         }),
         "failed" => Some(match &task.error {
-            Some(error) => rules.error(error),
+            // The same error proves something of a request that was refused, and nothing of one that was begun.
+            Some(error) => match rules.error(error) {
+                Outcome::DefiniteFailure(failure) | Outcome::NotStarted(failure) => {
+                    rules.undecided(failure)
+                }
+                outcome => outcome,
+            },
             None => Outcome::Unknown(unfit()),
         }),
         "cancelled" => {
@@ -155,4 +164,62 @@ async fn cancel(peer: &Peer<'_>, greeting: &Greeting, id: &str) {
     let peer = Peer { cut: &cut, ..*peer };
     let params = json!({ "taskId": id });
     peer.ask("tasks/cancel", &params, greeting, 64 * 1024).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet::{
+        call::Effect,
+        manifest::{AnswerForm, McpErrors},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_task_that_has_begun_is_never_one_that_has_not() {
+        let rules = AnswerRules {
+            effect: Effect::Once,
+            errors: McpErrors::SaidNo,
+            form: AnswerForm::Json,
+            output_limit: 1_000,
+            secrets: Vec::new(),
+        };
+        for (task, word) in [
+            (
+                r#""status":"completed","result":{"structuredContent":1}"#,
+                Some("applied"),
+            ),
+            (
+                r#""status":"completed","result":{"isError":true}"#,
+                Some("definite_failure"),
+            ),
+            (
+                r#""status":"completed","result":{"resultType":"input_required","inputRequests":{}}"#,
+                Some("unknown"),
+            ),
+            (
+                r#""status":"completed","result":{"resultType":"task","taskId":"b"}"#,
+                Some("unknown"),
+            ),
+            (r#""status":"completed""#, Some("unknown")),
+            (
+                r#""status":"failed","error":{"code":-32602,"message":"no"}"#,
+                Some("unknown"),
+            ),
+            (
+                r#""status":"failed","error":{"code":-32603,"message":"no"}"#,
+                Some("unknown"),
+            ),
+            (r#""status":"cancelled""#, Some("unknown")),
+            (r#""status":"working""#, None),
+        ] {
+            let task: Task = serde_json::from_str(&format!(r#"{{"taskId":"a",{task}}}"#)).unwrap();
+            let outcome = ended(&task, &rules);
+            assert_eq!(
+                outcome.map(|outcome| outcome.word().as_str()),
+                word,
+                "{task:?}"
+            );
+        }
+    }
 }
