@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import time
 from collections import Counter
 
 from client import Client
@@ -20,7 +21,7 @@ CALLS = "SELECT call_id, args->>'n' AS n, state, effect_known, error->>'code' AS
 
 
 async def prove(proof):
-    calls, together = (120, 20) if proof.short else (1_000, 30)
+    calls, together, seconds = (120, 20, 8) if proof.short else (1_000, 30, 60)
     charge = tool("charge", "once", {"nats": {"subject": "tools.charge"}}, required=["n"], timeout="20s")
     settings = {"GATEWAY_STRANGERS_MAX": "4096"}
     folders = {name: proof.folder / name for name in ("back", "front")}
@@ -34,7 +35,7 @@ async def prove(proof):
         await desk.open()
         await behind(front, back, folders["front"])
         ended = asyncio.Event()
-        killing = asyncio.ensure_future(kill(ended, {"back": back, "front": front}))
+        killing = asyncio.ensure_future(kill(ended, seconds, {"back": back, "front": front}))
         room = asyncio.Semaphore(together)
 
         async def one(n):
@@ -89,10 +90,11 @@ async def behind(front, back, folder):
     await command(front, "tools", "apply", str(folder / "found" / "back_charge.json"))
 
 
-async def kill(ended, fleets):
-    """One process after the other, of the one fleet or the other; how many of which."""
+async def kill(ended, seconds, fleets):
+    """One process after the other, of the one fleet or the other, for so long at most; how many of which."""
     kills, draw = Counter(), random.Random(7)
-    while not ended.is_set():
+    ends = time.monotonic() + seconds
+    while not ended.is_set() and time.monotonic() < ends:
         try:
             await asyncio.wait_for(ended.wait(), PAUSE_SECONDS)
         except asyncio.TimeoutError:
