@@ -11,18 +11,16 @@ The first run installs the clients from the npm registry and PyPI, in the versio
 import argparse
 import asyncio
 import json
-import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
-from served import NODE, ROOT, add_programs, install, serving
+from served import NODE, ROOT, add_programs, held, serving
 
 from fleet import PYTHON, TOOLS, lines, tool
 from waiting import until
@@ -139,18 +137,7 @@ def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_programs(options)
     options = options.parse_args()
-    install()
-    folder = tempfile.mkdtemp(prefix="toolfleet-mcp-")
-    os.chmod(folder, 0o755)
-    good = False
-    try:
-        good = asyncio.run(tried(options, folder))
-    finally:
-        if good and not options.keep:
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            print(f"logs in {folder}")
-    sys.exit(0 if good else 1)
+    held(options, tried)
 
 
 if __name__ == "__main__":

@@ -10,19 +10,16 @@ The first run installs the suite from the npm registry into tests/mcp/node_modul
 
 import argparse
 import asyncio
-import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
-from served import NODE, add_programs, install, serving
+from served import NODE, add_programs, held, serving
 
 SUITE = HERE / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
 REVISIONS = ("2026-07-28", "2025-11-25")
@@ -81,18 +78,7 @@ def main():
     options.add_argument("--verbose", action="store_true")
     options.add_argument("--tail", type=int, default=6_000, help="the characters of a failure that are printed")
     options = options.parse_args()
-    install()
-    folder = tempfile.mkdtemp(prefix="toolfleet-mcp-")
-    os.chmod(folder, 0o755)
-    agrees = False
-    try:
-        agrees = asyncio.run(tried(options, folder))
-    finally:
-        if agrees and not options.keep:
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            print(f"logs in {folder}")
-    sys.exit(0 if agrees else 1)
+    held(options, tried)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -29,6 +31,23 @@ def add_programs(options):
     options.add_argument("--toolfleet", default=str(PROGRAMS / "toolfleet"))
     options.add_argument("--fixtures", default=str(PROGRAMS / "fleet_tests_mcp"), help="the worker with the tools of the suite")
     options.add_argument("--keep", action="store_true", help="keep the folder with the logs")
+
+
+def held(options, tried):
+    """Runs `tried` on a folder of its own, which is kept with its logs where something was not as it should be; ends with the exit code."""
+    install()
+    folder = tempfile.mkdtemp(prefix="toolfleet-mcp-")
+    # As root, Postgres runs as another user, who must be able to pass through.
+    os.chmod(folder, 0o755)
+    good = False
+    try:
+        good = asyncio.run(tried(options, folder))
+    finally:
+        if good and not options.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            print(f"logs in {folder}")
+    sys.exit(0 if good else 1)
 
 
 def install():

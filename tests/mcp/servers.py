@@ -11,17 +11,15 @@ import asyncio
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
-from served import MODULES, NODE, add_programs, free_port, install, listens
+from served import MODULES, NODE, add_programs, free_port, held, listens
 
 from fleet import Dev
 from waiting import until
@@ -142,18 +140,7 @@ def main():
     options.add_argument("--revision", default=REVISIONS[0], help="of --scenario")
     options.add_argument("--tail", type=int, default=6_000, help="the characters of a leg that are printed")
     options = options.parse_args()
-    install()
-    folder = tempfile.mkdtemp(prefix="toolfleet-mcp-")
-    os.chmod(folder, 0o755)
-    agrees = False
-    try:
-        agrees = asyncio.run(tried(options, folder))
-    finally:
-        if agrees and not options.keep:
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            print(f"logs in {folder}")
-    sys.exit(0 if agrees else 1)
+    held(options, tried)
 
 
 if __name__ == "__main__":

@@ -261,8 +261,9 @@ class Handler(BaseHTTPRequestHandler):
             return self.send(202)
         about = {"jsonrpc": "2.0", "id": message["id"]}
         name, method = self.headers.get("Mcp-Name"), message["method"]
-        if os.path.exists(os.path.join(FOLDER, "redirect")) and method == "tools/call":
-            return self.send(307, Location=self.path)
+        # Who follows it runs the tool there.
+        if os.path.exists(os.path.join(FOLDER, "redirect")) and method == "tools/call" and self.path != "/elsewhere":
+            return self.send(307, Location="/elsewhere")
         if os.path.exists(os.path.join(FOLDER, "unauthorized")) and method == "tools/call":
             return self.send(401)
         if REVISION == "modern":
