@@ -5,7 +5,7 @@
 
 It starts `toolfleet dev` in a folder of its own and measures: the memory of its gateway when nobody asks; how long a client takes to list so
 many tools, page by page; what a call of a tool on a local MCP server takes beside the same request by a bare client, over HTTP and stdio, one
-after the other; and how many calls a second one shared server on stdio does. The servers are bench/mcp_echo.py.
+after the other; and how many calls a second one shared server on stdio does. The servers are tests/blackbox/mcp_echo.py.
 Exit code 1 when a bound is missed: 32 MiB idle, 50 ms for 1,000 tools, 1 ms over the bare client (what the executor took, by the worker's metrics),
 2,000 calls a second over stdio.
 """
@@ -25,8 +25,9 @@ import urllib.parse
 import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
+BLACKBOX = HERE.parent / "tests" / "blackbox"
 sys.path.insert(0, str(HERE))
-sys.path.insert(0, str(HERE.parent / "tests" / "blackbox"))
+sys.path.insert(0, str(BLACKBOX))
 sys.dont_write_bytecode = True
 
 from client import Client
@@ -37,7 +38,7 @@ from processes import listens_on
 IDLE_MIB, LISTING_MS, OVERHEAD_MS, STDIO_A_SECOND = 32, 50, 1.0, 2_000
 VERSION = "2026-07-28"
 META = {"io.modelcontextprotocol/protocolVersion": VERSION, "io.modelcontextprotocol/clientCapabilities": {}}
-ECHO = str(HERE / "mcp_echo.py")
+ECHO = str(BLACKBOX / "mcp_echo.py")
 
 
 class Bare:

@@ -5,6 +5,7 @@ import contextlib
 import os
 import re
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from waiting import Away, check, until
 # A program of the tests, with an interceptor that refuses or panics as a call says.
 INTERCEPTOR = "fleet_tests_interceptor"
 DOUBTS, PARKED = 3, 20
+ECHO = Path(__file__).with_name("mcp_echo.py")
 # Calls of `shut` may be among all that are paused: a dispatcher that did not know of its pause yet has accepted them.
 PAUSED = "SELECT count(*) AS count FROM toolfleet.calls WHERE held_why = 'pause'"
 PAUSED_PARKED = f"{PAUSED} AND tool = 'parked'"
@@ -51,6 +53,9 @@ def tools(service):
         ),
         tool("guarded", "read", ["/bin/cat"], what, ["what"], interceptors=["obeys"]),
         tool("agreed", "read", at("fine"), approval={"expires": "1h"}),
+        {"kind": "mcp_server", "name": "echoes", "version": 1, "transport": {"stdio": {"command": [sys.executable, str(ECHO), "stdio"]}}},
+        # Its pin is of no tool: for the worker it has changed.
+        tool("changed", "once", {"mcp": {"server": "echoes", "tool": "echo", "pin": f"sha256:{'0' * 64}"}}, output="content", **once),
     ]
 
 
@@ -94,6 +99,7 @@ class Load:
         self.steadily("known", 8, lambda n: {"n": f"{n // 8}"})
         self.steadily("stood_in", 4)
         self.steadily("learned", 2)
+        self.steadily("changed", 2, key=lambda n: f"changed-{n}")
         self.steadily("guarded", 4, lambda n: {"what": ["go", "refuse", "panic"][n % 3]}, prefer="respond-async")
         for n in range(PARKED):
             await self.client.call("parked", {"n": n}, prefer="respond-async")

@@ -2,7 +2,8 @@
 """Has three MCP clients of others speak with a gateway, in both revisions: PyPI `mcp`, npm `@modelcontextprotocol/client` and `sdk`.
 
 Each lists, calls, gets an error, follows progress, takes a call back, charges twice with one intention and once more on purpose, and is asked
-for an approval that its user gives or denies. What they were told is looked at, and what happened is counted at the tools. One line for each
+for an approval that its user gives or denies; then its gateway is killed while a charge of it runs, as a task where the client takes one, and it
+asks again. What they were told is looked at, and what happened is counted at the tools. One line for each
 client and step; the exit code is 1 when anything was not as it should be.
 
 The first run installs the clients from the npm registry and PyPI, in the versions of package-lock.json and clients/requirements.txt.
@@ -78,41 +79,89 @@ CLAIMS = {
 }
 
 
-async def spoken(dev, gateway, effects, name, command, revision, mark):
-    """What one client was told, and what came of it: the steps that were not as they should be."""
-    process = await asyncio.create_subprocess_exec(
-        *command, gateway.url, revision, mark, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=CLIENTS
-    )
-    out, err = await asyncio.wait_for(process.communicate(), CLIENT_SECONDS)
-    steps = {said["step"]: said for said in map(json.loads, out.splitlines())}
-    verdicts = {}
-    for step, claim in CLAIMS.items():
+def has_one_answer(steps):
+    """The charge was made once, and its client knows: by its task, or as it asked again."""
+    said = steps["killed"]
+    call, result = told(said["said"]), said["said"]
+    is_known = steps["task"]["said"] == call["id"] if "task" in steps else call["replayed"]
+    return not result.get("isError") and result["structuredContent"]["what"].endswith("-killed") and said["asked"] > 1 and is_known
+
+
+class Foreign:
+    """One client of somebody else, in one revision; what it is told goes to `steps`."""
+
+    def __init__(self, name, command, revision, url):
+        self.mark = f"{name}-{revision}".replace(" ", "-")
+        self.takes_tasks = name == "PyPI mcp" and revision == MODERN
+        self.command, self.steps, self.faults = [*command, url, revision, self.mark], {}, []
+
+    async def begin(self, journey):
+        return await asyncio.create_subprocess_exec(
+            *self.command, journey, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=CLIENTS
+        )
+
+    def hears(self, line):
+        said = json.loads(line)
+        self.steps[said["step"]] = said
+
+    async def end(self, process):
+        out, err = await asyncio.wait_for(process.communicate(), CLIENT_SECONDS)
+        for line in out.splitlines():
+            self.hears(line)
+        if process.returncode != 0:
+            self.faults.append(f"it ended with {process.returncode}: {err.decode()[-1_500:]}")
+
+    def verdict(self, claim):
         try:
-            verdicts[step] = bool(claim(steps[step], mark))
+            return bool(claim())
         except (KeyError, TypeError, IndexError):
-            verdicts[step] = False
+            return False
+
+
+async def spoken(dev, gateway, effects, name, command, revision):
+    """What one client was told, and what came of it: whether all was as it should be."""
+    client = Foreign(name, command, revision, gateway.url)
+    mark = client.mark
 
     async def count(what):
         calls = await dev.rows("SELECT call_id FROM toolfleet.calls WHERE args->>'what' = :'what'", what=what)
         calls = {row["call_id"] for row in calls}
         return sum(1 for effect in lines(effects) if effect["call_id"] in calls)
 
-    async def ended():
+    async def is_cancelled():
         rows = await dev.rows("SELECT state FROM toolfleet.calls WHERE tool = 'slow_compute' AND args->>'label' = :'label'", label=mark)
         return [row["state"] for row in rows] == ["cancelled"]
 
+    async def is_charged():
+        return await count(f"{mark}-killed") == 1
+
+    await client.end(await client.begin("journey"))
+    survivor = await client.begin("killed")
+    await until("the slow charge is made", is_charged, 30)
+    if client.takes_tasks:
+        client.hears(await asyncio.wait_for(survivor.stdout.readline(), 30))
+    gateway.stop(kill=True)
+    await gateway.start()
+    await client.end(survivor)
+
+    verdicts = {step: client.verdict(lambda claim=claim, step=step: claim(client.steps[step], mark)) for step, claim in CLAIMS.items()}
+    verdicts["killed"] = client.verdict(lambda: has_one_answer(client.steps))
     try:
-        verdicts["cancelled in the history"] = bool(await until("the call is cancelled", ended, 20))
+        verdicts["cancelled in the history"] = bool(await until("the call is cancelled", is_cancelled, 20))
     except AssertionError:
         verdicts["cancelled in the history"] = False
-    verdicts["two charges, one yes, no more"] = [await count(mark + end) for end in ("", "-yes", "-no")] == [2, 1, 0]
+    charges = [await count(mark + end) for end in ("", "-yes", "-no", "-killed")]
+    verdicts["two charges, one yes, one over a killed gateway, no more"] = charges == [2, 1, 0, 1]
     wrong = [step for step, right in verdicts.items() if not right]
     print(f"{name}, {revision}: {len(verdicts) - len(wrong)} of {len(verdicts)} steps as they should be")
+    if not wrong:
+        how = "as a task" if client.takes_tasks else "asked again"
+        print(f"  a charge over a killed gateway, {how}: {text(client.steps['killed']['said'])[:200]}")
     for step in wrong:
-        print(f"  NOT: {step}: {json.dumps(steps.get(step))[:1_500]}")
-    if process.returncode != 0:
-        print(f"  it ended with {process.returncode}: {err.decode()[-1_500:]}")
-    return not wrong and process.returncode == 0
+        print(f"  NOT: {step}: {json.dumps(client.steps.get(step))[:1_500]}")
+    for fault in client.faults:
+        print(f"  NOT: {fault}")
+    return not wrong and not client.faults
 
 
 async def tried(options, folder):
@@ -122,14 +171,14 @@ async def tried(options, folder):
     tools = [
         tool("echo", "read", ["/bin/cat"], {"text": TEXT}, ["text"]),
         tool("charge", "once", effect, what, ["what"]),
+        tool("charge_slowly", "once", [*effect, "--seconds", "5"], what, ["what"]),
         tool("approved", "once", effect, what, ["what"], approval={"by": "caller"}),
     ]
     async with serving(options, folder, tools) as (dev, [gateway], _env):
         good = True
         for name, (command, revisions) in clients().items():
             for revision in revisions:
-                mark = f"{name}-{revision}".replace(" ", "-")
-                good &= await spoken(dev, gateway, effects, name, command, revision, mark)
+                good &= await spoken(dev, gateway, effects, name, command, revision)
         return good
 
 

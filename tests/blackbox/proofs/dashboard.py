@@ -29,6 +29,7 @@ TRUTH = {
     "Breakers open": "SELECT count(*) AS count FROM toolfleet.breakers WHERE state <> 'closed'",
     "Waiting calls": "SELECT count(*) AS count FROM toolfleet.open_calls WHERE state = 'queued'",
 }
+FIRING = ("ToolfleetBreakerOpened", "ToolfleetToolChanged")
 METRIC = re.compile(r"toolfleet_[a-z0-9_]+")
 SELECTOR = re.compile(r"(?:toolfleet_[a-z0-9_]+|target_info)(?:\{[^}]*\})?")
 
@@ -143,7 +144,7 @@ async def every_value_can_be_chosen(proof, asked, queries, variables):
 
 
 async def the_alerts_are_evaluated(proof, prometheus):
-    """Prometheus has every metric that an alert names, evaluates every alert, and sees the breaker that opened."""
+    """Prometheus has every metric that an alert names, evaluates every alert, and sees the breaker that opened and the tool that changed."""
     named = set(METRIC.findall(re.sub(r"#.*", "", ALERTS.read_text())))
 
     async def all_are_there():
@@ -163,11 +164,12 @@ async def the_alerts_are_evaluated(proof, prometheus):
     wrong = {name: rule["lastError"] for name, rule in (await rules()).items() if rule["health"] != "ok"}
     check(not wrong, f"alerts that cannot be evaluated: {wrong}")
 
-    async def is_firing():
-        return (await rules())["ToolfleetBreakerOpened"]["state"] == "firing"
+    async def are_firing():
+        found = await rules()
+        return all(found[name]["state"] == "firing" for name in FIRING)
 
-    await until("the alert ToolfleetBreakerOpened fires", is_firing, 30)
-    proof.note(f"{len(await rules())} alerts name {len(named)} metrics, all there; ToolfleetBreakerOpened fires")
+    await until(f"{' and '.join(FIRING)} fire", are_firing, 30)
+    proof.note(f"{len(await rules())} alerts name {len(named)} metrics, all there; {' and '.join(FIRING)} fire")
 
 
 async def panels_agree_with_postgres(proof, dev, asked, queries):

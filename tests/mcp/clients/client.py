@@ -1,14 +1,18 @@
-"""PyPI `mcp`: URL, revision, mark. The steps of journey.mjs."""
+"""PyPI `mcp`: URL, revision, mark, journey. The steps of journey.mjs; in the newer revision the slow charge is a task."""
 
 import asyncio
 import json
 import sys
+from typing import Any, Literal
 
 import anyio
 from mcp import Client
-from mcp.types import ElicitResult
+from mcp.client.extension import ClientExtension, ResultClaim
+from mcp.types import ElicitResult, Request, RequestParams, Result
+from pydantic import ConfigDict, TypeAdapter
 
-url, revision, mark = sys.argv[1:4]
+url, revision, mark, journey = sys.argv[1:5]
+mode = revision if revision == "2026-07-28" else "legacy"
 decision = "accept"
 
 
@@ -31,9 +35,61 @@ async def decide(_context, _asked):
     return ElicitResult(action="accept", content={"decision": "approve"}) if decision == "accept" else ElicitResult(action=decision)
 
 
+class Task(Result):
+    """What a call became that takes its time."""
+
+    model_config = ConfigDict(extra="allow")
+    result_type: Literal["task"] = "task"
+
+
+class AboutTask(RequestParams):
+    model_config = ConfigDict(extra="allow")
+
+
+class GetTask(Request[AboutTask, Literal["tasks/get"]]):
+    name_param = "taskId"
+    method: Literal["tasks/get"] = "tasks/get"
+
+
+class Tasks(ClientExtension):
+    """Says that tasks are taken. Following them is done below, with a new client when one breaks."""
+
+    identifier = "io.modelcontextprotocol/tasks"
+
+    def claims(self):
+        return (ResultClaim(result_type="task", model=Task, resolve=self.resolve),)
+
+    async def resolve(self, _task, _context):
+        raise RuntimeError("this client follows its tasks itself")
+
+
+async def killed():
+    """The slow charge, with a new connection whenever one breaks; the gateway is killed meanwhile."""
+    task, extensions = None, [Tasks()] if mode != "legacy" else []
+    for asked in range(1, 101):
+        try:
+            async with Client(url, mode=mode, extensions=extensions) as client:
+                if mode == "legacy":
+                    said = plain(await client.call_tool("charge_slowly", {"what": f"{mark}-killed"}))
+                    return tell("killed", said=said, asked=asked)
+                if task is None:
+                    made = await client.session.call_tool("charge_slowly", {"what": f"{mark}-killed"}, allow_claimed=True)
+                    task = plain(made)["taskId"]
+                    tell("task", said=task)
+                while True:
+                    look = GetTask(params=AboutTask(taskId=task))
+                    found = await client.session.send_request(look, TypeAdapter(dict[str, Any]))
+                    if found["status"] == "completed":
+                        return tell("killed", said=found["result"], asked=asked)
+                    await anyio.sleep(found["pollIntervalMs"] / 1_000)
+        except Exception as error:
+            why = repr(error)
+            await anyio.sleep(0.2)
+    tell("killed", failed=why, asked=asked)
+
+
 async def main():
     global decision
-    mode = revision if revision == "2026-07-28" else "legacy"
     async with Client(url, mode=mode, elicitation_callback=decide) as client:
 
         async def call(name, arguments, **more):
@@ -80,4 +136,4 @@ async def main():
         await tried("declined", lambda: call("approved", {"what": f"{mark}-no"}))
 
 
-asyncio.run(main())
+asyncio.run(killed() if journey == "killed" else main())

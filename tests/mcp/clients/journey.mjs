@@ -37,3 +37,18 @@ export async function journey(client, decide, mark) {
   await tried("declined", () => client.call("approved", { what: `${mark}-no` }));
   await client.close();
 }
+
+// Asks for a charge that takes its time, with a new connection whenever one breaks; the gateway is killed meanwhile.
+// `connect()`: a client as that of a journey.
+export async function killed(connect, mark) {
+  for (let asked = 1; ; asked++) {
+    try {
+      const client = await connect();
+      tell("killed", { said: await client.call("charge_slowly", { what: `${mark}-killed` }), asked });
+      return await client.close();
+    } catch (error) {
+      if (asked === 100) return tell("killed", { failed: String(error?.message ?? error), asked });
+      await new Promise((next) => setTimeout(next, 200));
+    }
+  }
+}
