@@ -12,6 +12,7 @@ The first run installs the clients from the npm registry and PyPI, in the versio
 import argparse
 import asyncio
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -164,6 +165,22 @@ async def spoken(dev, gateway, effects, name, command, revision):
     return not wrong and not client.faults
 
 
+async def page_is_right(gateway):
+    """The programs of docs/mcp.md do what the page says."""
+    page, good = (ROOT / "docs" / "mcp.md").read_text(), True
+    env = {**os.environ, "TOOLFLEET_GATEWAY_URL": gateway.url.removesuffix("/mcp"), "TOOLFLEET_TOKEN": "tf_nobody_asks"}
+    for mark, words in {"python": [python(), "-"], "js": [NODE, "--input-type=module", "-"]}.items():
+        block = page.split(f"\n```{mark}\n", 1)[1].split("\n```", 1)[0]
+        process = await asyncio.create_subprocess_exec(
+            *words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=CLIENTS, env=env
+        )
+        out, _ = await asyncio.wait_for(process.communicate(block.encode()), CLIENT_SECONDS)
+        right = process.returncode == 0 and b"greet" in out and b"Ada" in out
+        print(f"docs/mcp.md, {mark}: {'as the page says' if right else f'NOT: {out.decode()[-1_500:]}'}")
+        good &= right
+    return good
+
+
 async def tried(options, folder):
     effects = Path(folder) / "effects.jsonl"
     effect = [*PYTHON, str(TOOLS / "effect.py"), "--effects", str(effects)]
@@ -175,7 +192,7 @@ async def tried(options, folder):
         tool("approved", "once", effect, what, ["what"], approval={"by": "caller"}),
     ]
     async with serving(options, folder, tools) as (dev, [gateway], _env):
-        good = True
+        good = await page_is_right(gateway)
         for name, (command, revisions) in clients().items():
             for revision in revisions:
                 good &= await spoken(dev, gateway, effects, name, command, revision)

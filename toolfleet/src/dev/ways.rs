@@ -79,6 +79,9 @@ impl<'a> Ways<'a> {
             lines.push(format!(
                 "  gateway   . {env} && curl -H \"Authorization: Bearer $TOOLFLEET_TOKEN\" {url}/v1/tools"
             ));
+            lines.push(format!(
+                "  MCP       . {env} && echo \"$TOOLFLEET_GATEWAY_URL/mcp with Authorization: Bearer $TOOLFLEET_TOKEN\""
+            ));
         }
         lines.extend([
             format!("  HTTP      {http}/metrics"),
