@@ -51,9 +51,9 @@ class Bare:
         if token:
             self.headers["Authorization"] = f"Bearer {token}"
 
-    def ask(self, method, name=None, **params):
+    def ask(self, method, **params):
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}})
-        named = {"Mcp-Name": name} if name else {}
+        named = {"Mcp-Name": params["name"]} if "name" in params else {}
         self.connection.request("POST", self.path, body, {**self.headers, "Mcp-Method": method, **named})
         answer = json.loads(self.connection.getresponse().read())
         return answer["result"]
@@ -74,7 +74,7 @@ def bare_http_ms(url, times):
     bare, took = Bare(url), []
     for n in range(times):
         began = time.perf_counter()
-        bare.ask("tools/call", "echo", name="echo", arguments={"n": n})
+        bare.ask("tools/call", name="echo", arguments={"n": n})
         took.append((time.perf_counter() - began) * 1_000)
     return statistics.median(took)
 
@@ -120,7 +120,7 @@ async def a_second(client, name, calls, in_flight):
 
 def executed(dev, name):
     """How often the worker has run this tool, and how long in all, by its metrics."""
-    port = listens_on(dev.pids("worker")[0])
+    [port] = listens_on(dev.pids("worker")[0])
     text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
     figures = {}
     for kind in ("sum", "count"):
@@ -162,7 +162,11 @@ async def measured(given, folder):
         await asyncio.sleep(5)
         say("gateway, idle", memory_mib(dev.pids("gateway")[0])[0], "MiB", IDLE_MIB)
         connection = await client.connected()
-        await connection.subscribe("tools.echo", cb=lambda request: request.respond(request.data))
+
+        async def echoed(request):
+            await request.respond(request.data)
+
+        await connection.subscribe("tools.echo", cb=echoed)
         web = subprocess.Popen([sys.executable, ECHO, "http"], stdout=subprocess.PIPE)
         try:
             url = f"http://127.0.0.1:{int(web.stdout.readline())}/mcp"

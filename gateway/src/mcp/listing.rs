@@ -19,7 +19,7 @@ use crate::{
     auth::principal::Principal,
     body::aside,
     desk::CallDesk,
-    listed::{listed, tools},
+    listed::{listed, name_of, tools},
     refusal::Refused,
 };
 
@@ -85,9 +85,11 @@ pub(super) async fn page(
 ) -> Result<ToolPage, NoPage> {
     let after = cursor(request)?;
     let bytes = listed(&desk.dispatchers, tenant, Format::Mcp).await?;
+    let bytes_len = bytes.len();
     let principal = principal.clone();
-    let shown = aside(bytes.len(), move || shown(&bytes, &principal)).await??;
-    Ok(paged(shown, after.as_ref(), revision))
+    let page =
+        move || named(&bytes, &principal).map(|named| paged(named, after.as_ref(), revision));
+    Ok(aside(bytes_len, page).await??)
 }
 
 /// Behind which name the page begins.
@@ -110,28 +112,40 @@ fn cursor(request: &RpcRequest) -> Result<Option<ToolName>, RpcError> {
     })
 }
 
-/// What a client is shown of a listing, by name.
-fn shown(listing: &[u8], principal: &Principal) -> Result<Vec<McpTool>, Refused> {
-    let definitions = tools(listing)?;
-    let own = definitions.iter().filter_map(|one| McpTool::of(one));
-    let own = own.filter(|tool| principal.may_use(&tool.name) && tool.name != get::NAME);
-    let mut shown: Vec<McpTool> = own.chain([McpTool::get()]).collect();
-    shown.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(shown)
+/// The definitions of a listing that are for who asks, by name; they are as they came, for only those of a page are read.
+fn named(listing: &[u8], principal: &Principal) -> Result<Vec<(String, Box<RawValue>)>, Refused> {
+    let own = tools(listing)?.into_iter().filter_map(|definition| {
+        let name = name_of(&definition)?;
+        (principal.may_use(&name) && name != get::NAME).then_some((name, definition))
+    });
+    let get = McpTool::get();
+    let mut named: Vec<_> = own.chain([(get.name, get.definition)]).collect();
+    named.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(named)
 }
 
-fn paged(shown: Vec<McpTool>, after: Option<&ToolName>, revision: Revision) -> ToolPage {
+fn paged(
+    named: Vec<(String, Box<RawValue>)>,
+    after: Option<&ToolName>,
+    revision: Revision,
+) -> ToolPage {
     let first = after.map_or(0, |after| {
-        shown.partition_point(|tool| tool.name.as_str() <= after.as_str())
+        named.partition_point(|(name, _)| name.as_str() <= after.as_str())
     });
-    let rest = shown.len() - first;
-    let page: Vec<McpTool> = shown.into_iter().skip(first).take(PAGE).collect();
-    let last = page.last().filter(|_| rest > PAGE);
+    let mut rest = named.into_iter().skip(first);
+    let mut tools = Vec::new();
+    let mut last = None;
+    while tools.len() < PAGE
+        && let Some((name, definition)) = rest.next()
+    {
+        tools.extend(McpTool::of(&definition).map(|tool| tool.definition));
+        last = Some(name);
+    }
     let is_modern = revision == Revision::Modern;
     ToolPage {
         result_type: result_type(revision),
-        next_cursor: last.map(|last| last.name.clone()),
-        tools: page.into_iter().map(|tool| tool.definition).collect(),
+        next_cursor: last.filter(|_| rest.next().is_some()),
+        tools,
         cache: is_modern.then_some(CacheHints {
             ttl_ms: HOLDS_MS,
             cache_scope: "private",
@@ -164,8 +178,8 @@ mod tests {
         let all = listing((0..450).map(|number| format!("t{number:03}")));
         let of = |after: Option<&str>| {
             let after = after.map(|after| after.parse().unwrap());
-            let shown = shown(all.as_bytes(), &Principal::Anyone).unwrap();
-            paged(shown, after.as_ref(), Revision::Modern)
+            let named = named(all.as_bytes(), &Principal::Anyone).unwrap();
+            paged(named, after.as_ref(), Revision::Modern)
         };
         let mut seen = Vec::new();
         let mut cursor: Option<String> = None;
@@ -187,16 +201,16 @@ mod tests {
 
     #[test]
     fn a_list_of_the_older_revision_has_no_marks_of_the_newer() {
-        let shown = || {
-            shown(
+        let named = || {
+            named(
                 listing(["a".to_owned()].into_iter()).as_bytes(),
                 &Principal::Anyone,
             )
             .unwrap()
         };
-        let old = serde_json::to_value(paged(shown(), None, Revision::Legacy)).unwrap();
+        let old = serde_json::to_value(paged(named(), None, Revision::Legacy)).unwrap();
         assert_eq!(old.as_object().unwrap().len(), 1, "{old}");
-        let new = serde_json::to_value(paged(shown(), None, Revision::Modern)).unwrap();
+        let new = serde_json::to_value(paged(named(), None, Revision::Modern)).unwrap();
         assert_eq!(
             (&new["ttlMs"], &new["cacheScope"]),
             (&json!(5_000), &json!("private"))
