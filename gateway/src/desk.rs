@@ -1,16 +1,17 @@
 //! What a call needs between its request and its answer, whatever carries the request: HTTP, or a pipe.
 
 use fleet::store::file_keys::KnownFileKeys;
-use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     ask::Dispatchers,
-    mcp::{McpContent, catalogue::Catalogue, state_keys::StateKeys},
+    events::places::StreamPlaces,
+    mcp::{McpContent, catalogue::Catalogue, question_names::QuestionNames, state_keys::StateKeys},
 };
 
-/// Files that are read at a time over MCP, each of at most 1 MiB.
+/// Files that are read at a time over MCP, each of at most 1 MiB, and those of one tenant.
 const FILES_MAX: usize = 16;
+const FILES_OF_EACH_MAX: usize = 4;
 
 /// Where calls are made and waited for. None of it decides anything.
 #[derive(Debug)]
@@ -22,7 +23,9 @@ pub(crate) struct CallDesk {
     /// What a folder has beside the tools.
     pub(crate) content: McpContent,
     /// How many files may be read at a time, each whole in one answer.
-    pub(crate) file_places: Semaphore,
+    pub(crate) file_places: StreamPlaces,
+    /// Under which names tasks ask.
+    pub(crate) question_names: QuestionNames,
     /// With what it is signed what clients send back with their answers over MCP.
     pub(crate) state_keys: StateKeys,
     /// Whether clients can hear of changes.
@@ -45,7 +48,9 @@ impl CallDesk {
             dispatchers,
             catalogue: Catalogue::default(),
             content,
-            file_places: Semaphore::new(FILES_MAX),
+            // All of one tenant.
+            file_places: StreamPlaces::new(FILES_MAX, FILES_MAX, |_all| {}),
+            question_names: QuestionNames::default(),
             state_keys: StateKeys::own(),
             serves_streams: false,
             stopping,
@@ -57,6 +62,7 @@ impl CallDesk {
     #[must_use]
     pub(crate) fn over_http(self, keys: KnownFileKeys) -> Self {
         Self {
+            file_places: StreamPlaces::new(FILES_MAX, FILES_OF_EACH_MAX, |_all| {}),
             state_keys: StateKeys::Ledger(keys),
             serves_streams: true,
             ..self

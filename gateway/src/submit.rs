@@ -21,6 +21,7 @@ use crate::{
     headers::{IDEMPOTENCY_KEY, PREFER},
     refusal::{Refused, Repeatable},
     wait::{WaitUntil, wait},
+    when_left::WhenLeft,
 };
 
 /// How long the first question waits.
@@ -95,8 +96,11 @@ pub(crate) async fn submit_for(
     mut caller: oneshot::Sender<Result<Answer, Refused>>,
 ) {
     let answered = submit_while(desk, call, &mut caller).await;
-    if let Err(answered) = caller.send(answered) {
-        let_go(desk, call, &answered).await;
+    if let Err(answered) = caller.send(answered)
+        && let Some(id) = undecided(&answered)
+    {
+        let principal = call.principal.as_deref();
+        cancel(desk, &call.tenant, id, GONE, principal).await;
     }
 }
 
@@ -122,16 +126,8 @@ pub(crate) async fn submit_while<T>(
     answered
 }
 
-/// Cancels the call that an answer leaves open which nobody is there to get.
-pub(crate) async fn let_go(desk: &CallDesk, call: &Submitted, answered: &Result<Answer, Refused>) {
-    if let Some(id) = undecided(answered) {
-        let principal = call.principal.as_deref();
-        cancel(desk, &call.tenant, id, GONE, principal).await;
-    }
-}
-
 /// The call that an answer leaves open.
-fn undecided(answered: &Result<Answer, Refused>) -> Option<CallId> {
+pub(crate) fn undecided(answered: &Result<Answer, Refused>) -> Option<CallId> {
     let glimpse = Glimpse::of(answered.as_ref().ok()?.bytes());
     glimpse.call_id.filter(|_| glimpse.is_open())
 }
@@ -205,33 +201,47 @@ async fn attached(
     }
 }
 
-/// Waits so long for a call that was made before, whose caller is asked about it. Dropping the future cancels the call, unless the program
-/// itself stops.
+/// A call that was made before, whose caller is asked about it.
+#[derive(Debug)]
+pub(crate) struct Attended {
+    pub(crate) tenant: Label,
+    pub(crate) call: CallId,
+    /// Who asks, by name.
+    pub(crate) principal: Option<String>,
+    pub(crate) when_left: WhenLeft,
+}
+
+/// Waits so long for a call. Dropping the future leaves it as `when_left` says; it is never cancelled because the program itself stops.
 ///
 /// # Errors
 ///
 /// No dispatcher answers.
 pub(crate) async fn attend(
     desk: Arc<CallDesk>,
-    tenant: Label,
-    id: CallId,
-    principal: Option<String>,
+    attended: Attended,
     longest: Duration,
 ) -> Result<Answer, Refused> {
     let (mut caller, hears) = oneshot::channel();
     let task = Arc::clone(&desk);
     desk.tasks.spawn(async move {
+        let Attended {
+            tenant,
+            call,
+            principal,
+            when_left,
+        } = attended;
         let until = Instant::now() + longest;
         let what = WaitUntil::DecidedOrAwaiting;
-        let answered = tokio::select! {
-            answered = wait(&task, &tenant, id, until, what) => caller.send(answered),
-            () = caller.closed() => Err(Err(Refused::no_answer(Repeatable::Always))),
+        let is_open = |answer: &Answer| Glimpse::of(answer.bytes()).is_open();
+        let (may_be_open, is_gone) = tokio::select! {
+            answered = wait(&task, &tenant, call, until, what) => {
+                let may_be_open = answered.as_ref().map_or(true, is_open);
+                (may_be_open, caller.send(answered).is_err())
+            }
+            () = caller.closed() => (true, true),
         };
-        let is_over = |answer: &Answer| !Glimpse::of(answer.bytes()).is_open();
-        if let Err(answered) = answered
-            && !answered.as_ref().is_ok_and(is_over)
-        {
-            cancel(&task, &tenant, id, GONE, principal.as_deref()).await;
+        if may_be_open && when_left.unwanted(&tenant, call, is_gone) {
+            cancel(&task, &tenant, call, GONE, principal.as_deref()).await;
         }
     });
     let answered = hears.await;

@@ -15,6 +15,8 @@ pub(super) struct Askable {
     pub(super) url: bool,
     /// Its model.
     pub(super) sampling: bool,
+    /// The same with tools that it may use for that.
+    pub(super) sampling_with_tools: bool,
     /// Its folders.
     pub(super) roots: bool,
 }
@@ -44,6 +46,11 @@ impl Askable {
             roots: Option<&'a RawValue>,
         }
         #[derive(Deserialize)]
+        struct SamplingParts {
+            #[serde(default)]
+            tools: Option<serde::de::IgnoredAny>,
+        }
+        #[derive(Deserialize)]
         struct Modes {
             #[serde(default)]
             form: Option<serde::de::IgnoredAny>,
@@ -63,6 +70,10 @@ impl Askable {
             form: has(|modes| modes.form.is_some() || modes.url.is_none()),
             url: has(|modes| modes.url.is_some()),
             sampling: declared.sampling.is_some(),
+            sampling_with_tools: declared.sampling.is_some_and(|parts| {
+                let parts = serde_json::from_str::<SamplingParts>(parts.get());
+                parts.is_ok_and(|parts| parts.tools.is_some())
+            }),
             roots: declared.roots.is_some(),
         }
     }
@@ -97,6 +108,13 @@ mod tests {
                 true,
                 true,
             ),
+            (
+                r#"{"sampling":{"context":{},"tools":{}}}"#,
+                false,
+                true,
+                false,
+            ),
+            (r#"{"sampling":{"tools":null}}"#, false, true, false),
             ("[]", false, false, false),
         ] {
             let askable = Askable::of(&Bytes::copy_from_slice(capabilities.as_bytes()));
@@ -105,6 +123,7 @@ mod tests {
                 form,
                 url,
                 sampling,
+                sampling_with_tools: capabilities.contains(r#""tools":{}"#),
                 roots,
             };
             assert_eq!(askable, expected, "{capabilities}");

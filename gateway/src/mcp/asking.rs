@@ -11,14 +11,14 @@
 
 use fleet::{call::Language, ids::CallId};
 use serde::Deserialize;
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Value, value::RawValue};
 use sha2::{Digest, Sha256};
 
 use super::{
     askable::Askable,
     elicitation::{FormAnswer, NO_NOTE, approval, decided, elicitation, elicited, form},
     exact::exact,
-    input_requests::{InputRequest, input, of_protocol},
+    input_requests::{InputRequest, input, lacked, of_protocol},
     members::RawMembers,
 };
 
@@ -40,7 +40,8 @@ pub(super) struct CallQuestion {
 enum QuestionKind {
     Approval {
         args_hash: String,
-        arguments: String,
+        /// `None`: they are withheld.
+        arguments: Option<String>,
         reason: Option<String>,
     },
     Requests(Vec<InputRequest>),
@@ -81,8 +82,13 @@ pub(super) enum GivenAnswer {
 }
 
 impl CallQuestion {
-    /// What the call of this envelope asks of its caller; `None`: nothing that could be asked here. `arguments`: as they were sent.
-    pub(super) fn of(envelope: &[u8], arguments: &[u8], language: Language) -> Option<Self> {
+    /// What the call of this envelope asks of its caller; `None`: nothing that could be asked here. `arguments`: as they were sent, where that
+    /// is known: an envelope has none that are sensitive.
+    pub(super) fn of(
+        envelope: &[u8],
+        arguments: Option<&[u8]>,
+        language: Language,
+    ) -> Option<Self> {
         #[derive(Deserialize)]
         struct AskingEnvelope<'a> {
             call_id: CallId,
@@ -117,7 +123,10 @@ impl CallQuestion {
                 let corrected = awaiting.args.map(|args| args.get().as_bytes());
                 QuestionKind::Approval {
                     args_hash: awaiting.args_hash?,
-                    arguments: exact(corrected.unwrap_or(arguments))?,
+                    arguments: match corrected.or(arguments) {
+                        Some(arguments) => Some(exact(arguments)?),
+                        None => None,
+                    },
                     reason: awaiting.reason,
                 }
             }
@@ -146,6 +155,17 @@ impl CallQuestion {
         matches!(self.what, QuestionKind::Requests(_))
     }
 
+    /// What its tool has written as the protocol does, by name.
+    pub(super) fn requests(&self) -> impl Iterator<Item = (&str, &RawValue)> {
+        let requests = match &self.what {
+            QuestionKind::Requests(requests) => &requests[..],
+            QuestionKind::Approval { .. } | QuestionKind::Form { .. } => &[],
+        };
+        requests
+            .iter()
+            .map(|one| (one.name.as_str(), &*one.request))
+    }
+
     /// Which of the questions of the call it is.
     pub(super) fn round(&self) -> String {
         hex::encode(&Sha256::digest(&self.token)[..16])
@@ -160,8 +180,12 @@ impl CallQuestion {
             QuestionKind::Approval {
                 arguments, reason, ..
             } => {
-                let (message, schema) =
-                    approval(&self.tool, arguments, reason.as_deref(), language);
+                let (message, schema) = approval(
+                    &self.tool,
+                    arguments.as_deref(),
+                    reason.as_deref(),
+                    language,
+                );
                 ClientAsked::Requests(vec![(APPROVAL.to_owned(), elicitation(&message, &schema))])
             }
             QuestionKind::Form { message, schema } => {
@@ -175,10 +199,7 @@ impl CallQuestion {
                 match asked.is_empty() {
                     false => ClientAsked::Requests(asked),
                     true if requests.iter().all(|one| one.kind.is_of_programs()) => {
-                        let lacked = requests.iter().map(|one| one.kind.capability());
-                        ClientAsked::Lacks(
-                            lacked.map(|name| (name.to_owned(), json!({}))).collect(),
-                        )
+                        ClientAsked::Lacks(lacked(requests))
                     }
                     true => ClientAsked::Nothing,
                 }
@@ -253,237 +274,4 @@ impl CallQuestion {
 }
 
 #[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-
-    use super::*;
-
-    const ALL: Askable = Askable {
-        form: true,
-        url: true,
-        sampling: true,
-        roots: true,
-    };
-    const NONE: Askable = Askable {
-        form: false,
-        url: false,
-        sampling: false,
-        roots: false,
-    };
-
-    fn question(awaiting: &Value) -> Option<CallQuestion> {
-        let envelope = json!({
-            "call_id": "01980000-0000-7000-8000-000000000000", "tool": "charge", "state": "awaiting_client", "awaiting": awaiting,
-        });
-        let sent = br#"{"amount":1.10,"to":"a\u202eb"}"#;
-        CallQuestion::of(envelope.to_string().as_bytes(), sent, Language::En)
-    }
-
-    fn responses(of: &Value) -> RawMembers {
-        RawMembers::of(&Bytes::from(of.to_string())).unwrap()
-    }
-
-    fn asked(question: &CallQuestion, of: Askable) -> Value {
-        match question.asks(of, Language::En) {
-            ClientAsked::Requests(requests) => requests
-                .into_iter()
-                .map(|(name, request)| (name, serde_json::to_value(request).unwrap()))
-                .collect(),
-            ClientAsked::Lacks(lacked) => json!({ "lacks": lacked }),
-            ClientAsked::Nothing => Value::Null,
-        }
-    }
-
-    #[test]
-    fn a_yes_is_asked_for_with_the_exact_arguments_and_decides_about_those() {
-        let awaiting = json!({"for": "approval", "by": "caller", "token": "secret", "args_hash": "abc", "reason": "Dear."});
-        let question = question(&awaiting).unwrap();
-        let asks = asked(&question, ALL);
-        let message = asks["approval"]["params"]["message"].as_str().unwrap();
-        assert!(
-            message.contains("charge") && message.contains("Dear."),
-            "{message}"
-        );
-        assert!(
-            message.contains("1.10") && message.contains("a\\u202eb"),
-            "{message}"
-        );
-        assert!(!asks.to_string().contains("secret"));
-        assert_eq!(asked(&question, NONE), Value::Null);
-        let decided = |is_yes, note: &str| GivenAnswer::Decided {
-            is_yes,
-            args_hash: "abc".to_owned(),
-            note: note.to_owned(),
-        };
-        for (response, expected) in [
-            (
-                json!({"action": "accept", "content": {"decision": "approve", "note": " ok "}}),
-                decided(true, "ok"),
-            ),
-            (
-                json!({"action": "accept", "content": {"decision": "approve"}}),
-                decided(true, NO_NOTE),
-            ),
-            (
-                json!({"action": "accept", "content": {"decision": "deny"}}),
-                decided(false, NO_NOTE),
-            ),
-            (json!({"action": "decline"}), decided(false, NO_NOTE)),
-            (json!({"action": "cancel"}), GivenAnswer::Dismissed),
-            (json!({"action": "accept"}), GivenAnswer::Missing),
-            (
-                json!({"action": "accept", "content": {"decision": "yes"}}),
-                GivenAnswer::Missing,
-            ),
-            (
-                json!({"action": "accept", "content": {"decision": true}}),
-                GivenAnswer::Missing,
-            ),
-            (json!({"action": "approve"}), GivenAnswer::Missing),
-            (json!(7), GivenAnswer::Missing),
-        ] {
-            let given = responses(&json!({ "approval": response, "other": 1 }));
-            assert_eq!(question.answered(&given, ALL), expected, "{response}");
-        }
-        assert_eq!(
-            question.answered(&responses(&json!({})), ALL),
-            GivenAnswer::Missing
-        );
-    }
-
-    #[test]
-    fn arguments_that_were_corrected_are_shown_as_they_will_run() {
-        let awaiting =
-            json!({"for": "approval", "token": "t", "args_hash": "a", "args": {"amount": 7}});
-        let asks = asked(&question(&awaiting).unwrap(), ALL).to_string();
-        assert!(
-            asks.contains("\\\"amount\\\": 7") && !asks.contains("1.10"),
-            "{asks}"
-        );
-        let long = json!({"for": "approval", "token": "t", "args_hash": "a", "args": {"text": "x".repeat(16 * 1024)}});
-        assert!(question(&long).is_none());
-        // Of an operator, and of whoever nobody asks here.
-        assert!(
-            question(&json!({"for": "approval", "by": "operator", "args_hash": "a"})).is_none()
-        );
-        assert!(question(&json!({"for": "client", "token": "t"})).is_none());
-    }
-
-    #[test]
-    fn what_a_tool_asks_in_the_protocols_form_is_handed_on_where_it_is_declared() {
-        let form = json!({"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}});
-        let sampling =
-            json!({"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 7}});
-        let roots = json!({"method": "roots/list"});
-        let requests = json!({"inputRequests": {"who": form, "model": sampling, "roots": roots}});
-        let question =
-            question(&json!({"for": "input", "token": "t", "requests": requests})).unwrap();
-        assert_eq!(asked(&question, ALL), requests["inputRequests"]);
-        let only = Askable {
-            sampling: true,
-            ..NONE
-        };
-        assert_eq!(asked(&question, only), json!({ "model": sampling }));
-        assert_eq!(asked(&question, NONE), Value::Null);
-        let given = json!({
-            "who": {"action": "accept", "content": {"name": "Ann"}}, "model": {"role": "assistant", "content": {"type": "text", "text": "x"}},
-            "roots": {"roots": []}, "more": 1,
-        });
-        let GivenAnswer::Input(input) = question.answered(&responses(&given), ALL) else {
-            panic!("an input");
-        };
-        let mut expected = given.clone();
-        expected.as_object_mut().unwrap().remove("more");
-        assert_eq!(
-            serde_json::from_str::<Value>(&input).unwrap(),
-            json!({ "inputResponses": expected })
-        );
-        for (name, wrong) in [
-            ("who", json!(7)),
-            ("model", json!({})),
-            ("roots", json!({"roots": 1})),
-            ("who", json!({"action": "x"})),
-        ] {
-            let mut given = given.clone();
-            given[name] = wrong;
-            assert_eq!(
-                question.answered(&responses(&given), ALL),
-                GivenAnswer::Missing,
-                "{name}"
-            );
-        }
-        assert!(matches!(
-            question.answered(&responses(&given), only),
-            GivenAnswer::Input(_)
-        ));
-        assert_eq!(
-            question.answered(&responses(&given), NONE),
-            GivenAnswer::Missing
-        );
-    }
-
-    #[test]
-    fn what_only_a_program_can_answer_is_lacking_where_it_is_not_declared() {
-        let requests =
-            json!({"inputRequests": {"m": {"method": "sampling/createMessage", "params": {}}}});
-        let question =
-            question(&json!({"for": "input", "token": "t", "requests": requests})).unwrap();
-        assert_eq!(asked(&question, NONE), json!({"lacks": {"sampling": {}}}));
-    }
-
-    #[test]
-    fn a_question_with_plain_fields_becomes_a_form_and_any_other_a_text() {
-        let of = |requests: Value| {
-            question(&json!({"for": "input", "token": "t", "requests": requests}))
-        };
-        let plain =
-            of(json!({"question": "For how many?", "schema": {"people": "integer"}})).unwrap();
-        let asks = asked(&plain, ALL);
-        assert!(
-            asks["answer"]["params"]["message"]
-                .as_str()
-                .unwrap()
-                .contains("For how many?")
-        );
-        let schema = &asks["answer"]["params"]["requestedSchema"];
-        assert_eq!(schema["properties"], json!({"people": {"type": "integer"}}));
-        assert_eq!(schema["required"], json!(["people"]));
-        let given =
-            |response: Value| plain.answered(&responses(&json!({ "answer": response })), ALL);
-        assert_eq!(
-            given(json!({"action": "accept", "content": {"people": 4}})),
-            GivenAnswer::Input(r#"{"people":4}"#.to_owned())
-        );
-        assert_eq!(given(json!({"action": "decline"})), GivenAnswer::Declined);
-        assert_eq!(given(json!({"action": "cancel"})), GivenAnswer::Dismissed);
-        let schema = json!({"type": "object", "properties": {"a": {"type": "string", "maxLength": 3}, "b": {"type": "boolean"}}, "required": ["a"]});
-        let written = of(json!({"question": "Which?", "schema": schema})).unwrap();
-        assert_eq!(
-            asked(&written, ALL)["answer"]["params"]["requestedSchema"],
-            schema
-        );
-        for text in [
-            json!({"question": "Which?"}),
-            json!({"schema": {"a": "string"}}),
-            json!({"question": "Which?", "schema": {}}),
-            json!({"question": "Which?", "schema": {"a": "list"}}),
-            json!({"question": "Which?", "schema": {"a": {"type": "object", "properties": {}}}}),
-            json!({"question": "Which?", "schema": {"a": {"type": "string", "$ref": "#"}}}),
-            json!({"inputRequests": {}}),
-            json!({"inputRequests": {"a": {"method": "tools/call", "params": {}}}}),
-        ] {
-            assert!(of(text.clone()).is_none(), "{text}");
-        }
-    }
-
-    #[test]
-    fn each_question_of_a_call_is_a_round_of_its_own() {
-        let of = |token: &str| {
-            question(&json!({"for": "approval", "token": token, "args_hash": "a"}))
-                .unwrap()
-                .round()
-        };
-        assert_eq!(of("x"), of("x"));
-        assert_ne!(of("x"), of("y"));
-    }
-}
+mod tests;

@@ -21,7 +21,8 @@ use crate::{
     desk::CallDesk,
     headers::IDEMPOTENCY_KEY,
     refusal::{Refused, Repeatable},
-    submit::{Submitted, let_go, submit_while},
+    submit::{GONE, Submitted, cancel, submit_while, undecided},
+    when_left::WhenLeft,
 };
 
 /// How often the earlier calls are looked at anew, where one of them ended between the look and the submission.
@@ -48,8 +49,8 @@ impl CallKey {
     }
 }
 
-/// The answer to a call. `body`: of the request, whose room the arguments take also where they are a copy. When this future is dropped, its caller is gone: the call is cancelled as soon as it is known, and not at all
-/// when the gateway itself stops.
+/// The answer to a call. `body`: of the request, whose room the arguments take also where they are a copy. When this future is dropped, its
+/// caller is gone: as soon as the call is known it becomes what `when_left` says. It is never cancelled because the gateway itself stops.
 ///
 /// # Errors
 ///
@@ -59,11 +60,12 @@ pub(super) async fn answer(
     call: Submitted,
     key: CallKey,
     body: Bytes,
+    when_left: WhenLeft,
 ) -> Result<Answer, Refused> {
     let (told, hears) = oneshot::channel();
     let task = Arc::clone(&desk);
     desk.tasks.spawn(async move {
-        submit(&task, call, key, told).await;
+        submit(&task, call, key, told, &when_left).await;
         // Until here its room is taken.
         drop(body);
     });
@@ -77,6 +79,7 @@ async fn submit(
     mut call: Submitted,
     key: CallKey,
     mut caller: oneshot::Sender<Result<Answer, Refused>>,
+    when_left: &WhenLeft,
 ) {
     let answered = match key {
         CallKey::None => submit_while(desk, &call, &mut caller).await,
@@ -84,10 +87,15 @@ async fn submit(
             call.headers.insert(IDEMPOTENCY_KEY.as_str(), key.as_str());
             submit_while(desk, &call, &mut caller).await
         }
-        CallKey::Derived(key) => numbered(desk, &mut call, key, &mut caller).await,
+        CallKey::Derived(key) => numbered(desk, &mut call, key, &mut caller, when_left).await,
     };
-    if let Err(answered) = caller.send(answered) {
-        let_go(desk, &call, &answered).await;
+    let open = undecided(&answered);
+    let is_gone = caller.send(answered).is_err();
+    if let Some(id) = open
+        && when_left.unwanted(&call.tenant, id, is_gone)
+    {
+        let principal = call.principal.as_deref();
+        cancel(desk, &call.tenant, id, GONE, principal).await;
     }
 }
 
@@ -97,6 +105,7 @@ async fn numbered<T>(
     call: &mut Submitted,
     key: DerivedKey,
     caller: &mut oneshot::Sender<T>,
+    when_left: &WhenLeft,
 ) -> Result<Answer, Refused> {
     let mut looks = 0;
     loop {
@@ -104,7 +113,7 @@ async fn numbered<T>(
         let looked = tokio::select! {
             looked = look(desk, call, key) => looked?,
             // Nothing was submitted.
-            () = caller.closed() => return Err(Refused::no_answer(Repeatable::Always)),
+            () = when_left.given_up(caller) => return Err(Refused::no_answer(Repeatable::Always)),
             () = desk.stopping.cancelled() => return Err(about_to_stop()),
         };
         let earlier = match looked {
@@ -126,7 +135,7 @@ async fn numbered<T>(
         call.headers.insert(IDEMPOTENCY_KEY.as_str(), key.as_str());
         let answer = submit_while(desk, call, caller).await?;
         let is_meant = is_known || looks == LOOKS_MAX || !is_over(&answer);
-        if is_meant || caller.is_closed() || desk.stopping.is_cancelled() {
+        if is_meant || when_left.is_given_up(caller) || desk.stopping.is_cancelled() {
             return Ok(answer);
         }
     }

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use tokio::{sync::oneshot, time::Instant};
 use uuid::Uuid;
 
-use super::{askable::Askable, log_level::LogLevel};
+use super::{askable::Askable, log_level::LogLevel, session_requests::SessionRequests};
 use crate::auth::principal::Principal;
 
 /// The most sessions, and of each token.
@@ -38,6 +38,8 @@ pub(super) struct ClientSession {
     /// The token of its client, by its id; `None`: nobody is asked for one.
     token: Option<String>,
     pub(super) askable: Askable,
+    /// Its requests that a message may cancel.
+    pub(super) requests: SessionRequests,
     state: Mutex<SessionState>,
     numbers: AtomicU64,
 }
@@ -70,32 +72,24 @@ pub(super) struct AskedInSession {
 }
 
 impl ClientSessions {
-    /// A session more for this client, by its id; `None`: there is no room.
-    pub(super) fn begin(&self, by: &Principal, askable: Askable) -> Option<String> {
+    /// A session more for this client, by its id. Where there is no room, another one ends: of this token where that has its share or more,
+    /// else of the token that has most.
+    pub(super) fn begin(&self, by: &Principal, askable: Askable) -> String {
         let now = Instant::now();
         let token = token_of(by);
         let mut sessions = self.sessions();
         if sessions.len() >= SESSIONS_MAX {
             sessions.retain(|_, session| !session.is_silent(now));
         }
-        let own = sessions
-            .iter()
-            .filter(|(_, session)| session.token == token);
-        // Where nobody is asked for a token, all have the same none.
-        if token.is_some() && own.clone().count() >= OF_EACH_MAX {
-            let oldest = own.min_by_key(|(_, session)| session.state().used_at);
-            let oldest = oldest.map(|(id, _)| id.clone());
-            if let Some(oldest) = oldest {
-                sessions.remove(&oldest);
-            }
-        }
-        if sessions.len() >= SESSIONS_MAX {
-            return None;
+        if let Some(whose) = who_gives_way(&sessions, &token) {
+            let oldest = least_recently_used(&sessions, &whose);
+            oldest.and_then(|oldest| sessions.remove(&oldest));
         }
         let id = format!("mcp-{}", Uuid::new_v4().simple());
         let session = ClientSession {
             token,
             askable,
+            requests: SessionRequests::default(),
             state: Mutex::new(SessionState {
                 used_at: now,
                 log: None,
@@ -104,7 +98,7 @@ impl ClientSessions {
             numbers: AtomicU64::new(0),
         };
         sessions.insert(id.clone(), Arc::new(session));
-        Some(id)
+        id
     }
 
     /// The session with this id, if it is one of this client's.
@@ -194,6 +188,37 @@ impl Drop for AskedInSession {
     }
 }
 
+/// Whose session ends before one more of this token begins; `None`: there is room. Where nobody is asked for a token, all have the same none.
+fn who_gives_way(
+    sessions: &HashMap<String, Arc<ClientSession>>,
+    token: &Option<String>,
+) -> Option<Option<String>> {
+    let mut counts: HashMap<&Option<String>, usize> = HashMap::from([(token, 0)]);
+    for session in sessions.values() {
+        *counts.entry(&session.token).or_default() += 1;
+    }
+    let own = counts[token];
+    let is_full = sessions.len() >= SESSIONS_MAX;
+    if token.is_some() && own >= OF_EACH_MAX || is_full && own >= SESSIONS_MAX / counts.len() {
+        return Some(token.clone());
+    }
+    let most = counts.into_iter().max_by_key(|(_, count)| *count);
+    most.filter(|_| is_full).map(|(token, _)| token.clone())
+}
+
+/// The session of a token that is used least: one that has no open question before one that has.
+fn least_recently_used(
+    sessions: &HashMap<String, Arc<ClientSession>>,
+    token: &Option<String>,
+) -> Option<String> {
+    let own = sessions.iter().filter(|(_, one)| one.token == *token);
+    let oldest = own.min_by_key(|(_, one)| {
+        let state = one.state();
+        (!state.asked.is_empty(), state.used_at)
+    });
+    oldest.map(|(id, _)| id.clone())
+}
+
 fn token_of(principal: &Principal) -> Option<String> {
     match principal {
         Principal::Anyone | Principal::Named(_) => None,
@@ -223,7 +248,7 @@ mod tests {
     async fn a_session_is_of_one_token_and_ends_when_it_is_ended_or_silent() {
         let sessions = ClientSessions::default();
         let (ann, bob) = (token("a"), token("b"));
-        let id = sessions.begin(&ann, Askable::default()).unwrap();
+        let id = sessions.begin(&ann, Askable::default());
         assert!(sessions.find(&id, &ann).is_some());
         assert!(sessions.find(&id, &bob).is_none() && !sessions.end(&id, &bob));
         assert!(sessions.find(&id, &Principal::Anyone).is_none());
@@ -231,35 +256,72 @@ mod tests {
         assert!(sessions.find(&id, &ann).is_some());
         tokio::time::advance(SILENT_MAX + Duration::from_secs(1)).await;
         assert!(sessions.find(&id, &ann).is_none());
-        let id = sessions.begin(&ann, Askable::default()).unwrap();
+        let id = sessions.begin(&ann, Askable::default());
         assert!(sessions.end(&id, &ann) && !sessions.end(&id, &ann));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn there_are_so_many_and_the_oldest_of_a_token_goes_first() {
+    async fn a_token_has_so_many_and_its_least_used_goes_first() {
         let sessions = ClientSessions::default();
         let ann = token("a");
-        let first = sessions.begin(&ann, Askable::default()).unwrap();
+        let begun = |count: usize| -> Vec<String> {
+            let begin = |_| sessions.begin(&ann, Askable::default());
+            (0..count).map(begin).collect()
+        };
+        let first = begun(3);
         tokio::time::advance(Duration::from_secs(1)).await;
-        for _ in 0..OF_EACH_MAX {
-            sessions.begin(&ann, Askable::default()).unwrap();
-        }
-        assert!(sessions.find(&first, &ann).is_none());
+        let used = sessions.find(&first[0], &ann).unwrap();
+        // It has an open question, and is used least.
+        let asks = sessions.find(&first[1], &ann).unwrap();
+        asks.state().used_at -= Duration::from_secs(1);
+        let _asked = asks.ask().unwrap();
+        begun(OF_EACH_MAX - 2);
+        let known = |id: &String| sessions.sessions().contains_key(id);
+        assert_eq!(
+            first.iter().map(known).collect::<Vec<_>>(),
+            [true, true, false]
+        );
         assert_eq!(sessions.sessions().len(), OF_EACH_MAX);
-        for other in 0..SESSIONS_MAX - OF_EACH_MAX {
-            let own = token(&format!("t{other}"));
-            sessions.begin(&own, Askable::default()).unwrap();
+        drop(used);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_most_gives_way_to_who_has_less_than_its_share() {
+        let sessions = ClientSessions::default();
+        let of = |id: &str| {
+            let all = sessions.sessions();
+            let own = all.values().filter(|one| one.token.as_deref() == Some(id));
+            own.count()
+        };
+        // Eight tokens fill all of it.
+        for holder in 0..8 {
+            for _ in 0..OF_EACH_MAX {
+                sessions.begin(&token(&format!("t{holder}")), Askable::default());
+            }
         }
-        assert!(sessions.begin(&token("z"), Askable::default()).is_none());
-        tokio::time::advance(SILENT_MAX + Duration::from_secs(2)).await;
-        assert!(sessions.begin(&token("z"), Askable::default()).is_some());
+        assert_eq!(sessions.sessions().len(), SESSIONS_MAX);
+        let small = sessions.begin(&token("small"), Askable::default());
+        assert!(sessions.find(&small, &token("small")).is_some());
+        assert_eq!(sessions.sessions().len(), SESSIONS_MAX);
+        // Whoever begins many takes from those that have more, until it has its share, and from then on from itself.
+        for _ in 0..2 * OF_EACH_MAX {
+            sessions.begin(&token("late"), Askable::default());
+        }
+        let share = SESSIONS_MAX / 10;
+        assert_eq!((of("late"), of("small")), (share, 1));
+        assert!((0..8).all(|holder| of(&format!("t{holder}")) >= share));
+        assert!(sessions.find(&small, &token("small")).is_some());
+        // Those that are silent go before anybody's.
+        tokio::time::advance(SILENT_MAX + Duration::from_secs(1)).await;
+        sessions.begin(&token("z"), Askable::default());
+        assert_eq!(sessions.sessions().len(), 1);
     }
 
     #[tokio::test]
     async fn an_answer_comes_to_who_has_asked_and_once() {
         let sessions = ClientSessions::default();
         let ann = token("a");
-        let id = sessions.begin(&ann, Askable::default()).unwrap();
+        let id = sessions.begin(&ann, Askable::default());
         let session = sessions.find(&id, &ann).unwrap();
         let (mut one, two) = (session.ask().unwrap(), session.ask().unwrap());
         assert_ne!(one.id, two.id);

@@ -5,10 +5,13 @@ use fleet::{call::Language, said};
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
-use super::members::RawMembers;
+use super::{
+    form_schema::{field, fields, required_of, shown},
+    members::RawMembers,
+};
 
-/// The most fields of a form that is made here.
-const FIELDS_MAX: usize = 32;
+/// The most characters of a question that is asked in a form: longer ones nobody reads there.
+pub(super) const QUESTION_MAX: usize = 4_000;
 /// What a field of a form may say of itself.
 const OF_FIELDS: [&str; 10] = [
     "type",
@@ -82,19 +85,19 @@ pub(super) fn form(requests: &RawValue, tool: &str, language: Language) -> Optio
     }
 
     let OwnWords { question, schema } = serde_json::from_str(requests.get()).ok()?;
-    let (fields, required) = match (schema.get("properties"), schema.get("required")) {
+    let question = shown(&question, QUESTION_MAX)?;
+    let (given, required) = match (schema.get("properties"), schema.get("required")) {
         (Some(Value::Object(fields)), required) => (fields, required),
         _ => (&schema, None),
     };
-    let fields: Map<String, Value> = fields
-        .iter()
-        .map(|(name, field)| Some((name.clone(), plain_field(field)?)))
-        .collect::<Option<_>>()?;
-    if fields.is_empty() || fields.len() > FIELDS_MAX {
+    let fields = fields(given, plain_field)?;
+    if fields.is_empty() {
         return None;
     }
-    let all: Value = fields.keys().cloned().collect();
-    let required = required.cloned().unwrap_or(all);
+    let required = match required {
+        Some(required) => required_of(required, &fields)?,
+        None => fields.keys().cloned().collect(),
+    };
     let message = said!(
         "The tool {tool} asks: {question}",
         "工具 {tool} 询问：{question}"
@@ -104,31 +107,39 @@ pub(super) fn form(requests: &RawValue, tool: &str, language: Language) -> Optio
 }
 
 /// A field that a form can have: a kind by its word, or a schema of one.
-fn plain_field(field: &Value) -> Option<Value> {
+fn plain_field(field_schema: &Value) -> Option<Value> {
     const KINDS: [&str; 4] = ["string", "integer", "number", "boolean"];
-    match field {
+    match field_schema {
         Value::String(kind) if KINDS.contains(&kind.as_str()) => Some(json!({ "type": kind })),
         Value::Object(schema) => {
             let kind = schema.get("type")?.as_str()?;
             let is_known = schema.keys().all(|name| OF_FIELDS.contains(&name.as_str()));
-            (KINDS.contains(&kind) && is_known).then(|| field.clone())
+            field(field_schema).filter(|_| KINDS.contains(&kind) && is_known)
         }
         _ => None,
     }
 }
 
-/// The text and the form in which a yes is asked for.
+/// The text and the form in which a yes is asked for. `arguments`: those that are shown; `None`: they are withheld, for some are sensitive.
 pub(super) fn approval(
     tool: &str,
-    arguments: &str,
+    arguments: Option<&str>,
     reason: Option<&str>,
     language: Language,
 ) -> (String, Value) {
     let reason = reason.map_or_else(String::new, |reason| format!("\n{reason}"));
-    let message = said!(
-        "May the tool {tool} run with exactly these arguments? Nothing has happened yet.{reason}\n\n{arguments}",
-        "是否允许工具 {tool} 以下列参数执行？目前尚未执行任何操作。{reason}\n\n{arguments}"
-    );
+    let message = match arguments {
+        Some(arguments) => said!(
+            "May the tool {tool} run with exactly these arguments? Nothing has happened yet.{reason}\n\n{arguments}",
+            "是否允许工具 {tool} 以下列参数执行？目前尚未执行任何操作。{reason}\n\n{arguments}"
+        ),
+        None => said!(
+            "May the tool {tool} run with the arguments that its call was made with? Nothing has happened yet.{reason}\n\nAll of the \
+             arguments are withheld here, because some of them are sensitive. Whoever made the call knows them.",
+            "是否允许工具 {tool} 以发起调用时的参数执行？目前尚未执行任何操作。{reason}\n\n由于其中含有敏感值，所有参数在此处都不显示；\
+             发起调用的一方知道这些参数。"
+        ),
+    };
     let (decision, note) = match language {
         Language::En => ("Decision", "Why"),
         Language::Zh => ("决定", "原因"),

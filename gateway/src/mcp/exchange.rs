@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use bytes::Bytes;
 use fleet::{
     ids::{CallId, Label, ToolName},
-    wire::code::Code,
+    wire::{code::Code, message::Message},
 };
 use fleet_client::{Answer, Question};
 use serde::Serialize;
@@ -26,6 +26,7 @@ use super::{
     revision::Revision,
     rpc::{RpcError, RpcId, RpcReply, completed},
     task::{self, CallAsTask},
+    words,
 };
 use crate::{
     answer::Glimpse,
@@ -33,8 +34,9 @@ use crate::{
     desk::CallDesk,
     headers::Speaker,
     refusal::{Refused, Repeatable},
-    submit::{Submitted, attend, cancel},
+    submit::{Attended, Submitted, attend, cancel},
     wait::{WaitUntil, wait},
+    when_left::WhenLeft,
 };
 
 /// Why calls are taken back, in the history.
@@ -63,6 +65,8 @@ pub(super) struct CallExchange {
     /// What its client has answered.
     pub(super) responses: Option<RawMembers>,
     pub(super) start: CallStart,
+    /// What becomes of the call when its client goes away.
+    pub(super) when_left: WhenLeft,
     /// As what it goes on where it is not over; `None`: its client takes no tasks.
     pub(super) task: Option<CallAsTask>,
 }
@@ -113,8 +117,8 @@ pub(super) struct AnsweredCall {
 }
 
 impl CallExchange {
-    /// Makes the call, or goes on with it, up to the answer: its result, or what its client is asked. Dropping the future cancels the call,
-    /// unless the program itself stops.
+    /// Makes the call, or goes on with it, up to the answer: its result, or what its client is asked. Dropping the future leaves the call as
+    /// `when_left` says.
     pub(super) async fn answer(mut self) -> AnsweredCall {
         match self.begin().await {
             CallStanding::Told(told) => told,
@@ -128,7 +132,11 @@ impl CallExchange {
         match started {
             CallStart::Submit(call, key) => {
                 let body = self.requested.arguments.clone();
-                let answered = attempts::answer(Arc::clone(&self.desk), *call, key, body).await;
+                let (desk, left) = (Arc::clone(&self.desk), self.when_left.clone());
+                let answered = attempts::answer(desk, *call, key, body, left).await;
+                self.telling.is_earlier = answered
+                    .as_ref()
+                    .is_ok_and(|answer| Glimpse::of(answer.bytes()).replayed);
                 let stands = self.stands(answered).await;
                 match (stands, self.responses.take()) {
                     // Who knows what is asked may answer with the request. A yes is for what was shown.
@@ -156,6 +164,7 @@ impl CallExchange {
 
     /// Goes on behind the question that a client was asked, or where that was answered already, waits for what comes of the call.
     async fn resume(&mut self, state: &RequestState) -> CallStanding {
+        self.telling.is_earlier = state.is_earlier;
         let (desk, now) = (&self.desk, Instant::now());
         let looked = wait(
             desk,
@@ -178,7 +187,7 @@ impl CallExchange {
         }
     }
 
-    /// Hands in what a client has answered, and waits for what comes of the call. Dropping the future cancels the call.
+    /// Hands in what a client has answered, and waits for what comes of the call. Dropping the future leaves the call as `when_left` says.
     pub(super) async fn go_on(
         &mut self,
         asking: AskingCall,
@@ -244,21 +253,28 @@ impl CallExchange {
         }
     }
 
-    /// Waits for a call. Dropping the future cancels it.
+    /// Waits for a call. Dropping the future leaves it as `when_left` says.
     async fn attend(&self, call: CallId) -> CallStanding {
         let waits = match &self.task {
             None => get::WAIT_MAX_S,
             Some(_) => task::WAIT_S,
         };
-        let waits = Duration::from_secs(waits);
-        let principal = self.principal.clone();
-        let desk = Arc::clone(&self.desk);
-        let answered = attend(desk, self.tenant.clone(), call, principal, waits).await;
+        let attended = Attended {
+            tenant: self.tenant.clone(),
+            call,
+            principal: self.principal.clone(),
+            when_left: self.when_left.clone(),
+        };
+        let longest = Duration::from_secs(waits);
+        let answered = attend(Arc::clone(&self.desk), attended, longest).await;
         self.stands(answered).await
     }
 
-    /// Takes the call back whose client is gone while it was asked.
+    /// Leaves the call whose client is gone while it was asked.
     pub(super) async fn left(&self, call: CallId) {
+        if !self.when_left.cancels(&self.tenant, call) {
+            return;
+        }
         let principal = self.principal.as_deref();
         cancel(
             &self.desk,
@@ -279,13 +295,10 @@ impl CallExchange {
             .filter(|answer| Glimpse::of(answer.bytes()).awaits())
             // A task is asked as one.
             .filter(|_| !self.task.as_ref().is_some_and(|task| task.is_at_once))
-            .and_then(|answer| CallQuestion::of(answer.bytes(), &self.arguments, language));
+            .and_then(|answer| CallQuestion::of(answer.bytes(), Some(&self.arguments), language));
         let Some(question) = asking else {
             return CallStanding::Told(self.told(&answered));
         };
-        let is_earlier = answered
-            .as_ref()
-            .is_ok_and(|answer| Glimpse::of(answer.bytes()).replayed);
         match question.asks(self.askable, language) {
             ClientAsked::Requests(requests) => {
                 let answer = answered.expect("a question is of an answer");
@@ -297,7 +310,7 @@ impl CallExchange {
             }
             // Another client may be asked about the call of an earlier request.
             ClientAsked::Lacks(lacked)
-                if self.telling.revision == Revision::Modern && !is_earlier =>
+                if self.telling.revision == Revision::Modern && !self.telling.is_earlier =>
             {
                 // A tool that asks has done nothing, so the call can be one that never was.
                 let principal = self.principal.as_deref();
@@ -311,15 +324,18 @@ impl CallExchange {
                 .await;
                 match taken_back.is_some_and(|state| state == "cancelled") {
                     true => CallStanding::Told(AnsweredCall {
-                        reply: RpcError::lacks(lacked).told(Some(&self.id), language),
+                        reply: RpcError::lacks(&lacked, &words::lacks(&lacked))
+                            .told(Some(&self.id), language),
                         is_made_and_over: true,
                     }),
                     false => CallStanding::Told(self.told(&answered)),
                 }
             }
-            ClientAsked::Lacks(_) | ClientAsked::Nothing => {
-                CallStanding::Told(self.told(&answered))
+            ClientAsked::Lacks(lacked) => {
+                let lacks = words::lacks(&lacked);
+                CallStanding::Told(self.told_beside(&answered, Some(&lacks)))
             }
+            ClientAsked::Nothing => CallStanding::Told(self.told(&answered)),
         }
     }
 
@@ -329,6 +345,15 @@ impl CallExchange {
     }
 
     fn told(&self, answered: &Result<Answer, Refused>) -> AnsweredCall {
+        self.told_beside(answered, None)
+    }
+
+    /// The same, and these words beside it.
+    fn told_beside(
+        &self,
+        answered: &Result<Answer, Refused>,
+        words: Option<&Message>,
+    ) -> AnsweredCall {
         let glimpse = answered
             .as_ref()
             .map(|answer| Glimpse::of(answer.bytes()))
@@ -339,12 +364,15 @@ impl CallExchange {
         };
         let is_over = glimpse.call_id.is_some() && !glimpse.is_open();
         let created = match (answered, &self.task) {
-            (Ok(answer), Some(task)) => task.created(&self.id, answer, self.telling),
+            (Ok(answer), Some(task)) => {
+                let names = &self.desk.question_names;
+                task.created(&self.id, answer, self.telling, names)
+            }
             _ => None,
         };
         AnsweredCall {
-            reply: created.unwrap_or_else(|| told(&self.id, &of_tool, self.telling)),
-            is_made_and_over: is_over && !glimpse.replayed,
+            reply: created.unwrap_or_else(|| told(&self.id, &of_tool, self.telling, words)),
+            is_made_and_over: is_over && !glimpse.replayed && !self.telling.is_earlier,
         }
     }
 
@@ -390,7 +418,8 @@ impl CallExchange {
             .about(&self.tenant, self.principal.as_deref(), &self.tool);
         let about = about.await.ok()?;
         let (keys, now) = self.desk.state_keys.get(false).await?;
-        let state = RequestState::new(question.call, question.round(), &about, now);
+        let (call, round) = (question.call, question.round());
+        let state = RequestState::new(call, round, self.telling.is_earlier, &about, now);
         Some(state.seal(&keys))
     }
 }
@@ -416,7 +445,13 @@ impl RequestedCall {
 }
 
 /// What became of a call, as the answer to its request.
-pub(super) fn told(id: &RpcId, answered: &Result<Answer, Refused>, telling: Telling) -> RpcReply {
+/// `words`: what a model reads beside it.
+pub(super) fn told(
+    id: &RpcId,
+    answered: &Result<Answer, Refused>,
+    telling: Telling,
+    words: Option<&Message>,
+) -> RpcReply {
     let refusal;
     let (bytes, speaker): (&[u8], Speaker) = match answered {
         Ok(answer) if Glimpse::of(answer.bytes()).is_refused() => (answer.bytes(), Speaker::Door),
@@ -430,5 +465,9 @@ pub(super) fn told(id: &RpcId, answered: &Result<Answer, Refused>, telling: Tell
     if envelope.is_of_unknown_tool() {
         return RpcError::unknown_tool(&envelope.tool).told(Some(id), telling.language);
     }
-    completed(id, &telling.result(&envelope), speaker)
+    let mut result = telling.result(&envelope);
+    if let Some(words) = words {
+        result.say(words, telling.language);
+    }
+    completed(id, &result, speaker)
 }

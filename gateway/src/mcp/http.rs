@@ -18,7 +18,7 @@ use super::{
     client::McpClient,
     client_sessions::{ClientAnswer, ClientSession},
     forms,
-    message::{RpcMessage, RpcRequest, RpcResponse},
+    message::{CANCELLED, RpcMessage, RpcNotification, RpcRequest, RpcResponse},
     negotiate::{VERSION, of_notification, one, revision_of},
     revision::{MODERN, Revision},
     rpc::{RpcError, taken},
@@ -32,10 +32,14 @@ use crate::{
     headers::{ANSWER, Speaker},
     refusal::Refused,
     state::Gateway,
+    submit::cancel,
+    when_left::{OpenCall, WhenLeft},
 };
 
 /// The header that names the session of an older revision.
 const SESSION: &str = "mcp-session-id";
+/// Why its call is taken back, in the history.
+const GIVEN_UP: &str = "its client cancelled the request";
 
 /// Whether a message with these headers is taken; else the answer to it.
 pub(crate) fn takes(headers: &HeaderMap, language: Language) -> Result<(), Box<Response>> {
@@ -43,7 +47,8 @@ pub(crate) fn takes(headers: &HeaderMap, language: Language) -> Result<(), Box<R
     checked.map_err(|error| Box::new(error.told(None, language).over_http()))
 }
 
-/// The answer to the message in this body, of who may look at tools at least. Dropping the future cancels the call that it made.
+/// The answer to the message in this body, of who may look at tools at least. Dropping the future cancels the call that it made in the newest
+/// revision, and leaves it alone in older ones.
 ///
 /// # Errors
 ///
@@ -60,9 +65,15 @@ pub(crate) async fn serve(
         Ok(RpcMessage::Request(request)) => {
             return of_request(gateway, peer, client, &request).await;
         }
-        Ok(RpcMessage::Notification(_)) => of_notification(&client.headers)
-            .and_then(|()| session(gateway, client))
-            .map(|_session| taken()),
+        Ok(RpcMessage::Notification(said)) => {
+            let session = of_notification(&client.headers).and_then(|()| session(gateway, client));
+            session.map(|session| {
+                if let Some(session) = session {
+                    cancelled(gateway, client, &session, &said);
+                }
+                taken()
+            })
+        }
         Err(none) => match (none.response, session(gateway, client)) {
             (Some(_response), Err(error)) => Err(error),
             (Some(response), Ok(Some(session))) => {
@@ -88,6 +99,27 @@ fn session(gateway: &Gateway, client: &McpClient) -> Result<Option<Arc<ClientSes
             found.map(Some).ok_or_else(RpcError::no_session)
         }
     }
+}
+
+/// Cancels the call of the request of this session that a notification names, if it is one that does so.
+fn cancelled(
+    gateway: &Gateway,
+    client: &McpClient,
+    session: &ClientSession,
+    said: &RpcNotification,
+) {
+    let id = said.params.get("requestId");
+    let is_meant = said.method == CANCELLED;
+    let request = id
+        .filter(|_| is_meant)
+        .and_then(|id| session.requests.take(id));
+    let Some(OpenCall { tenant, call }) = request.and_then(|request| request.pull()) else {
+        return;
+    };
+    let (desk, principal) = (Arc::clone(&gateway.desk), client.principal.clone());
+    gateway.desk.tasks.spawn(async move {
+        cancel(&desk, &tenant, call, GIVEN_UP, principal.name()).await;
+    });
 }
 
 /// Ends the session of an older revision that a request names.
@@ -140,6 +172,11 @@ async fn of_request(
         desk: Arc::clone(&gateway.desk),
         client,
         revision,
+        when_left: match revision {
+            Revision::Modern => WhenLeft::Cancelled,
+            // There a broken connection says nothing of what its client wants.
+            Revision::Legacy => WhenLeft::GoesOn(None),
+        },
     };
     let served = async {
         match (revision, request.method.as_str()) {
@@ -149,10 +186,8 @@ async fn of_request(
             (Revision::Legacy, "initialize") => {
                 let mut response = serving.answer(request).await?.over_http();
                 let askable = Askable::of_handshake(request);
-                let begun = askable
-                    .is_any()
-                    .then(|| gateway.client_sessions.begin(&client.principal, askable));
-                if let Some(id) = begun.flatten() {
+                if askable.is_any() {
+                    let id = gateway.client_sessions.begin(&client.principal, askable);
                     let id = HeaderValue::try_from(id).expect("letters, digits and -");
                     response.headers_mut().insert(SESSION, id);
                 }

@@ -1,16 +1,24 @@
 //! What a tool asks in the protocol's own form: `{"inputRequests": {name: {"method", "params"}}}`. Pure.
 
 use bytes::Bytes;
-use serde_json::{json, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 
-use super::{askable::Askable, elicitation::elicited, members::RawMembers};
+use super::{
+    askable::Askable,
+    elicitation::{QUESTION_MAX, elicited},
+    form_schema::{form_schema, is_seen, shown},
+    members::RawMembers,
+};
+
+/// The most characters of the address of a page.
+const URL_MAX: usize = 2_048;
 
 /// A request of a tool in the protocol's own form.
 #[derive(Debug)]
 pub(super) struct InputRequest {
     pub(super) name: String,
     pub(super) kind: InputKind,
-    /// As the tool has written it.
+    /// As the tool has written it; a form with what a client shows of one.
     pub(super) request: Box<RawValue>,
 }
 
@@ -20,6 +28,8 @@ pub(super) enum InputKind {
     Form,
     Url,
     Sampling,
+    /// A model that may use tools of the request.
+    SamplingWithTools,
     Roots,
 }
 
@@ -36,7 +46,14 @@ impl InputKind {
                     Some(_) => None,
                 }
             }
-            "sampling/createMessage" => params?.ok().map(|_object| Self::Sampling),
+            "sampling/createMessage" => {
+                let params = params?.ok()?;
+                let has = |name| params.get(name).is_some();
+                Some(match has("tools") || has("toolChoice") {
+                    true => Self::SamplingWithTools,
+                    false => Self::Sampling,
+                })
+            }
             "roots/list" => Some(Self::Roots),
             _ => None,
         }
@@ -48,22 +65,24 @@ impl InputKind {
             Self::Form => by.form,
             Self::Url => by.url,
             Self::Sampling => by.sampling,
+            Self::SamplingWithTools => by.sampling_with_tools,
             Self::Roots => by.roots,
         }
     }
 
-    /// The capability that it needs.
-    pub(super) const fn capability(self) -> &'static str {
+    /// The capability that it needs, and the part of it.
+    const fn capability(self) -> (&'static str, Option<&'static str>) {
         match self {
-            Self::Form | Self::Url => "elicitation",
-            Self::Sampling => "sampling",
-            Self::Roots => "roots",
+            Self::Form | Self::Url => ("elicitation", None),
+            Self::Sampling => ("sampling", None),
+            Self::SamplingWithTools => ("sampling", Some("tools")),
+            Self::Roots => ("roots", None),
         }
     }
 
     /// Whether only a program answers it, and no person anywhere.
     pub(super) const fn is_of_programs(self) -> bool {
-        matches!(self, Self::Sampling | Self::Roots)
+        matches!(self, Self::Sampling | Self::SamplingWithTools | Self::Roots)
     }
 
     /// Whether this is an answer to it.
@@ -73,7 +92,7 @@ impl InputKind {
         };
         match self {
             Self::Form | Self::Url => elicited(response).is_some(),
-            Self::Sampling => members.get("content").is_some(),
+            Self::Sampling | Self::SamplingWithTools => members.get("content").is_some(),
             Self::Roots => members
                 .get("roots")
                 .is_some_and(|roots| roots.starts_with(b"[")),
@@ -95,6 +114,46 @@ pub(super) fn input(given: &[(&str, &Bytes)]) -> String {
     text + "}}"
 }
 
+/// A form of a tool, or a page that it names, as its client is asked for it; `None`: no client shows it like that.
+fn elicits(request: Value, kind: InputKind) -> Option<Box<RawValue>> {
+    let given = &request["params"];
+    let message = shown(given["message"].as_str()?, QUESTION_MAX)?;
+    let mut params = json!({ "message": message });
+    if let Some(mode) = given.get("mode") {
+        params["mode"] = mode.clone();
+    }
+    if kind == InputKind::Url {
+        let url = given["url"].as_str()?;
+        let is_web = url.starts_with("https://") || url.starts_with("http://");
+        let is_plain = url.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_web || !is_plain || url.len() > URL_MAX {
+            return None;
+        }
+        params["url"] = url.into();
+        if let Some(id) = given.get("elicitationId") {
+            params["elicitationId"] = id.as_str().filter(|id| is_seen(id))?.into();
+        }
+    } else {
+        params["requestedSchema"] = form_schema(&given["requestedSchema"])?;
+    }
+    let request = json!({ "method": "elicitation/create", "params": params });
+    serde_json::value::to_raw_value(&request).ok()
+}
+
+/// What a client lacks that declares none of what these requests need: capabilities.
+pub(super) fn lacked(requests: &[InputRequest]) -> Value {
+    let mut lacked = json!({});
+    for (name, part) in requests.iter().map(|one| one.kind.capability()) {
+        if lacked.get(name).is_none() {
+            lacked[name] = json!({});
+        }
+        if let Some(part) = part {
+            lacked[name][part] = json!({});
+        }
+    }
+    lacked
+}
+
 /// The requests of a tool that asks in the protocol's own form.
 pub(super) fn of_protocol(requests: &RawValue) -> Option<Vec<InputRequest>> {
     let members = |text: &Bytes| RawMembers::of(text).ok();
@@ -102,10 +161,14 @@ pub(super) fn of_protocol(requests: &RawValue) -> Option<Vec<InputRequest>> {
     let inner = members(outer.get("inputRequests")?)?;
     let read = inner.iter().map(|(name, request)| {
         let kind = InputKind::of(&members(request)?)?;
+        let is_form = matches!(kind, InputKind::Form | InputKind::Url);
         Some(InputRequest {
             name: name.to_owned(),
             kind,
-            request: serde_json::from_slice(request).ok()?,
+            request: match is_form {
+                true => elicits(serde_json::from_slice(request).ok()?, kind)?,
+                false => serde_json::from_slice(request).ok()?,
+            },
         })
     });
     let requests: Vec<InputRequest> = read.collect::<Option<_>>()?;

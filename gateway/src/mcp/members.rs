@@ -76,12 +76,12 @@ impl RawMembers {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// The same under other names.
-    pub(super) fn renamed(self, name: impl Fn(&str) -> String) -> Self {
+    /// Those that have another name, under that.
+    pub(super) fn renamed(self, name: impl Fn(&str) -> Option<String>) -> Self {
         let renamed = self.0.into_iter();
         Self(
             renamed
-                .map(|(given, value)| (name(&given), value))
+                .filter_map(|(given, value)| Some((name(&given)?, value)))
                 .collect(),
         )
     }

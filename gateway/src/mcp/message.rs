@@ -10,6 +10,9 @@ use super::{
 };
 use crate::form;
 
+/// By which notification a client cancels a request.
+pub(super) const CANCELLED: &str = "notifications/cancelled";
+
 /// What a client sends.
 #[derive(Debug, Clone)]
 pub(super) enum RpcMessage {

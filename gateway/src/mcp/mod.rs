@@ -11,11 +11,12 @@
 //!   twice without a key of its own, `attempts` submits it;
 //! - `envelope` reads what came of it, `words` says it to a model, and `result` is the answer; `exchange` is a call from its submission to
 //!   there, with what is asked of its client in between: `asking` reads what that is (`input_requests` in the protocol's own form,
-//!   `elicitation` with a form, `exact` with its arguments), `askable` what the client declares, and `request_state` is what it sends back
+//!   `elicitation` with a form, `form_schema` says what may be in one, `exact` with its arguments), `askable` what the client declares, and `request_state` is what it sends back
 //!   with its answers, signed by `state_keys`;
 //! - `wishes` is what its client wants to hear of it meanwhile, from which `log_level` on, `notices` says that, and `streamed_call` is the
-//!   stream, on which one of `client_sessions` is asked; `tool_bell` rings where tools have changed, and `subscription` tells that;
-//! - `look` looks at a call by its id, for `get` and for `tasks`, and `task` says how a call stands as one;
+//!   stream, on which one of `client_sessions` is asked, whose `session_requests` a message cancels; `tool_bell` rings where tools have changed, and `subscription` tells that;
+//! - `look` looks at a call by its id, for `get` and for `tasks`, and `task` says how a call stands as one, whose `question_names`
+//!   are each of one question;
 //! - `content` is what a folder has beside the tools, `prompts` and `resources` show it;
 //! - `pipe` serves one client over its input and output.
 
@@ -34,6 +35,7 @@ mod elicitation;
 mod envelope;
 mod exact;
 mod exchange;
+mod form_schema;
 mod forms;
 mod get;
 mod handshake;
@@ -50,12 +52,14 @@ mod negotiate;
 mod notices;
 mod pipe;
 mod prompts;
+pub(crate) mod question_names;
 mod request_state;
 mod resources;
 mod result;
 mod revision;
 mod rpc;
 mod serve;
+mod session_requests;
 pub(crate) mod state_keys;
 mod streamed_call;
 mod subscription;

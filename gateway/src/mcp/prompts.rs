@@ -11,7 +11,7 @@ use super::{
     handshake::instructions,
     members::RawMembers,
     message::RpcRequest,
-    resources::listed,
+    resources::{listed, too_long},
     revision::Revision,
     rpc::{RpcError, RpcReply, SERVER_INFO, completed, result_type, server_info},
     serve::{NoResult, ServedRequest},
@@ -20,6 +20,9 @@ use crate::headers::Speaker;
 
 /// The prompt with what a model should know of the fleet.
 const INSTRUCTIONS: &str = "toolfleet_instructions";
+/// The most values of a prompt, and the most bytes of all of them with their names.
+const VALUES_MAX: usize = 64;
+const VALUES_BYTES_MAX: usize = 64 * 1024;
 
 impl ServedRequest<'_> {
     pub(super) fn prompts(&self, request: &RpcRequest) -> RpcReply {
@@ -62,12 +65,14 @@ impl ServedRequest<'_> {
             let what = said!("the argument {name} is missing", "缺少参数 {name}");
             return Err(RpcError::invalid_params(what).into());
         }
+        bounded(&values)?;
         // What is left out is nothing.
         for argument in &prompt.arguments {
             values.entry(argument.name.clone()).or_default();
         }
         let description = prompt.described.description.as_deref();
-        Ok(self.got(request, description, &prompt.messages(&values)))
+        let messages = prompt.messages(&values).map_err(too_long)?;
+        Ok(self.got(request, description, &messages))
     }
 
     /// What the user of a prompt is asked, unless it is known; then it is among the values.
@@ -194,6 +199,19 @@ fn arguments(request: &RpcRequest) -> Result<BTreeMap<String, String>, RpcError>
             "params.arguments 必须是由字符串组成的对象",
         ))
     })
+}
+
+/// Whether the values of a prompt are not too many, and not too long.
+fn bounded(values: &BTreeMap<String, String>) -> Result<(), RpcError> {
+    let sizes = values.iter().map(|(name, value)| name.len() + value.len());
+    if values.len() <= VALUES_MAX && sizes.sum::<usize>() <= VALUES_BYTES_MAX {
+        return Ok(());
+    }
+    let kib = VALUES_BYTES_MAX / 1024;
+    Err(RpcError::invalid_params(said!(
+        "a prompt takes {VALUES_MAX} arguments and answers at most, of {kib} KiB together",
+        "一个提示最多接受 {VALUES_MAX} 个参数和回答，总共不超过 {kib} KiB"
+    )))
 }
 
 fn no_answer() -> RpcError {

@@ -26,6 +26,9 @@ pub(super) struct RequestState {
     pub(super) call: CallId,
     /// Which of its questions.
     pub(super) round: String,
+    /// Whether an earlier request made the call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_earlier: bool,
     /// Of which request, and by whom: a hash.
     about: String,
     /// When it is over, in seconds since the Unix epoch by the clock of the keys.
@@ -53,12 +56,14 @@ impl RequestState {
     pub(super) fn new(
         call: CallId,
         round: String,
+        is_earlier: bool,
         about: &StateAbout,
         now: OffsetDateTime,
     ) -> Self {
         Self {
             call,
             round,
+            is_earlier,
             about: about.0.clone(),
             until: (now + HOLDS).unix_timestamp(),
         }
@@ -107,7 +112,7 @@ mod tests {
         let keys = FileKeys::new(b"first", None);
         let now = OffsetDateTime::UNIX_EPOCH + Duration::days(20_000);
         let own = about("acme", "ann", r#"{"a":1,"b":2}"#);
-        let state = RequestState::new(CallId::generate(), "r".to_owned(), &own, now);
+        let state = RequestState::new(CallId::generate(), "r".to_owned(), false, &own, now);
         let sealed = state.seal(&keys);
         let open =
             |sealed: &str, about: &StateAbout, now| RequestState::open(sealed, &keys, about, now);
@@ -141,6 +146,9 @@ mod tests {
         ] {
             assert_eq!(open(&wrong, &own, now), None);
         }
+        let earlier = RequestState::new(CallId::generate(), "r".to_owned(), true, &own, now);
+        let opened = open(&earlier.seal(&keys), &own, now);
+        assert!(opened.is_some_and(|opened| opened.is_earlier));
         let renewed = FileKeys::new(b"second", Some(b"first"));
         assert!(RequestState::open(&sealed, &renewed, &own, now).is_some());
         let other_fleet = FileKeys::new(b"other", None);

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{
-    content::{HeldContent, ResourceTemplate, StaticResource},
+    content::{FILLED_MAX, HeldContent, ResourceTemplate, StaticResource, TooLong},
     envelope::McpEnvelope,
     look::LookedCall,
     members::RawMembers,
@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     answer::Glimpse,
+    events::places::{NoPlace, StreamHolder, StreamPlace},
     files::door::{FileDoor, NoFile},
     headers::Speaker,
     refusal::Refused,
@@ -47,6 +48,8 @@ struct ReadResource {
     contents: Value,
     ttl_ms: u64,
     scope: &'static str,
+    /// Of a file, until the answer has left.
+    place: Option<StreamPlace>,
 }
 
 impl ServedRequest<'_> {
@@ -84,11 +87,12 @@ impl ServedRequest<'_> {
             self.may(&LOOKERS_AT_CALLS)?;
             self.file_resource(&uri, id).await?
         } else {
-            let contents = self.static_contents(&uri).ok_or_else(|| unknown(&uri))?;
+            let contents = self.static_contents(&uri)?;
             ReadResource {
-                contents,
+                contents: contents.ok_or_else(|| self.unknown(&uri))?,
                 ttl_ms: HOLDS_MS,
                 scope: "public",
+                place: None,
             }
         };
         let mut result = json!({ "contents": [read.contents] });
@@ -98,26 +102,38 @@ impl ServedRequest<'_> {
             result["cacheScope"] = read.scope.into();
             result["_meta"] = json!({ SERVER_INFO: server_info() });
         }
-        Ok(completed(&request.id, &result, Speaker::Gateway))
+        let reply = completed(&request.id, &result, Speaker::Gateway);
+        Ok(match read.place {
+            None => reply,
+            Some(place) => reply.holding(place),
+        })
     }
 
-    fn static_contents(&self, uri: &str) -> Option<Value> {
+    /// What a folder has at this address.
+    fn static_contents(&self, uri: &str) -> Result<Option<Value>, RpcError> {
         let content = &self.desk.content;
-        let own = content.resources.iter().find(|one| one.uri == uri);
-        own.map(|own| own.held.contents(uri, &own.mime))
-            .or_else(|| content.templates.iter().find_map(|one| one.contents(uri)))
+        if let Some(own) = content.resources.iter().find(|one| one.uri == uri) {
+            return Ok(Some(own.held.contents(uri, &own.mime)));
+        }
+        let mut of_templates = content.templates.iter();
+        let found = of_templates.find_map(|one| one.contents(uri));
+        found.transpose().map_err(too_long)
+    }
+
+    fn unknown(&self, uri: &str) -> RpcError {
+        RpcError::unknown_resource(self.revision, uri)
     }
 
     /// A call as it stands. With what its caller answers is a secret of its program's.
     async fn call_resource(&self, uri: &str, id: &str) -> Result<ReadResource, NoResult> {
-        let call: CallId = id.parse().map_err(|_no_id| unknown(uri))?;
+        let call: CallId = id.parse().map_err(|_no_id| self.unknown(uri))?;
         let (desk, client) = (&self.desk, self.client);
         let looked = LookedCall::at(desk, client, call, Duration::ZERO, WaitUntil::Decided).await;
         let looked = looked.map_err(|refused| RpcError::refused(&refused, client.language))?;
         let bytes = looked.answer.bytes();
         let glimpse = Glimpse::of(bytes);
         if glimpse.is_not_found() {
-            return Err(unknown(uri).into());
+            return Err(self.unknown(uri).into());
         }
         if glimpse.is_refused() {
             let failure = McpEnvelope::of(bytes).failure();
@@ -128,19 +144,15 @@ impl ServedRequest<'_> {
             contents: HeldContent::Text(text).contents(uri, "application/json"),
             ttl_ms: 0,
             scope: "private",
+            place: None,
         })
     }
 
     async fn file_resource(&self, uri: &str, id: &str) -> Result<ReadResource, NoResult> {
-        let file: FileId = id.parse().map_err(|_no_id| unknown(uri))?;
-        let Ok(_place) = self.desk.file_places.try_acquire() else {
-            let what = Message::fixed(
-                "too many files are being read; ask again in a second",
-                "正在读取的文件太多；请稍后再试",
-            );
-            let refused = Refused::later(Code::Overloaded, what);
-            return Err(RpcError::refused(&refused, self.client.language).into());
-        };
+        let file: FileId = id.parse().map_err(|_no_id| self.unknown(uri))?;
+        let place = self
+            .file_place()
+            .map_err(|refused| RpcError::refused(&refused, self.client.language))?;
         let door = FileDoor::of(&self.desk.dispatchers, &self.client.tenant);
         let told = |problem| self.no_file(uri, problem);
         let described = door.describe(file).await.map_err(told)?;
@@ -174,13 +186,40 @@ impl ServedRequest<'_> {
             contents,
             ttl_ms: HOLDS_MS,
             scope: "private",
+            place: Some(place),
+        })
+    }
+
+    /// A place for one file of this tenant, whole in one answer.
+    fn file_place(&self) -> Result<StreamPlace, Refused> {
+        let holder = StreamHolder::Tenant(self.client.tenant.clone());
+        self.desk.file_places.take(holder).map_err(|none| {
+            let (code, what) = match none {
+                NoPlace::Each => (
+                    Code::RateLimited,
+                    Message::fixed(
+                        "as many files of this tenant are being read over MCP as may be; ask again in a second",
+                        "这个租户正在通过 MCP 读取的文件已达上限；请稍后再试",
+                    ),
+                ),
+                NoPlace::All => (
+                    Code::Overloaded,
+                    Message::fixed(
+                        "too many files are being read; ask again in a second",
+                        "正在读取的文件太多；请稍后再试",
+                    ),
+                ),
+            };
+            Refused::later(code, what)
         })
     }
 
     fn no_file(&self, uri: &str, problem: NoFile) -> RpcError {
         match problem {
             NoFile::Gateway(refused) => RpcError::refused(&refused, self.client.language),
-            NoFile::Refused(answer) if Glimpse::of(answer.bytes()).is_not_found() => unknown(uri),
+            NoFile::Refused(answer) if Glimpse::of(answer.bytes()).is_not_found() => {
+                self.unknown(uri)
+            }
             NoFile::Refused(answer) => {
                 RpcError::told_by_door(&McpEnvelope::of(answer.bytes()).failure())
             }
@@ -191,8 +230,8 @@ impl ServedRequest<'_> {
     /// is nothing to tell.
     pub(super) fn subscription(&self, request: &RpcRequest) -> Result<RpcReply, NoResult> {
         let uri = address(request)?;
-        if self.static_contents(&uri).is_none() {
-            return Err(unknown(&uri).into());
+        if self.static_contents(&uri)?.is_none() {
+            return Err(self.unknown(&uri).into());
         }
         Ok(completed(&request.id, &json!({}), Speaker::Gateway))
     }
@@ -254,6 +293,15 @@ impl ServedRequest<'_> {
     }
 }
 
+/// What a client is told whose values make an answer too long.
+pub(super) fn too_long(_why: TooLong) -> RpcError {
+    let mib = FILLED_MAX / (1024 * 1024);
+    RpcError::invalid_params(said!(
+        "with these values the answer has more than {mib} MiB; give shorter ones",
+        "使用这些值时结果超过 {mib} MiB；请使用更短的值"
+    ))
+}
+
 /// A list of all that there is, as one page.
 pub(super) fn listed(
     request: &RpcRequest,
@@ -290,12 +338,6 @@ fn members(request: &RpcRequest, name: &str) -> Result<RawMembers, RpcError> {
         );
         RpcError::invalid_params(what)
     })
-}
-
-fn unknown(uri: &str) -> RpcError {
-    let shown: String = uri.chars().take(200).collect();
-    let what = said!("there is no resource {shown}", "没有资源 {shown}");
-    RpcError::unknown(what).about(&shown)
 }
 
 /// An answer about a call without the token with which its caller answers.

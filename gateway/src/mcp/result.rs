@@ -30,6 +30,8 @@ pub(super) struct Telling {
     pub(super) is_content: bool,
     /// By what an earlier call is found; `None`: a request that is none is said nothing of.
     pub(super) found_by: Option<FoundBy>,
+    /// Whether the call is known to be an earlier one: an envelope says so only to who submits it.
+    pub(super) is_earlier: bool,
 }
 
 /// The result of `tools/call`.
@@ -112,7 +114,10 @@ impl Telling {
         }
         // How to do it again is not for what must not be repeated, and what goes on has said what to do.
         let says_how = matches!(became, Became::Result | Became::StandIn | Became::Error);
-        if let Some(by) = self.found_by.filter(|_| envelope.replayed && says_how) {
+        if let Some(by) = self
+            .found_by
+            .filter(|_| self.is_of_earlier(envelope) && says_how)
+        {
             content.push(self.text(&words::replayed(envelope.call_id, by)));
         }
         let is_error = !matches!(became, Became::Result | Became::StandIn);
@@ -151,6 +156,11 @@ impl Telling {
         text(message.told(self.language).to_owned())
     }
 
+    /// Whether an envelope is about a call that an earlier request made.
+    fn is_of_earlier(&self, envelope: &McpEnvelope<'_>) -> bool {
+        envelope.replayed || (self.is_earlier && envelope.call_id.is_some())
+    }
+
     /// What is said beside a result of an envelope.
     pub(super) fn meta<'a>(&self, envelope: &'a McpEnvelope<'a>) -> ResultMeta<'a> {
         ResultMeta {
@@ -161,12 +171,19 @@ impl Telling {
                 state: &envelope.state,
                 outcome: envelope.outcome.as_deref(),
                 effect: envelope.effect.as_deref(),
-                replayed: envelope.replayed,
+                replayed: self.is_of_earlier(envelope),
                 coercions: envelope.coercions,
                 degraded: envelope.degraded,
                 error: envelope.error(),
             },
         }
+    }
+}
+
+impl CallToolResult<'_> {
+    /// Says something more to who reads it.
+    pub(super) fn say(&mut self, message: &Message, language: Language) {
+        self.content.push(text(message.told(language).to_owned()));
     }
 }
 
@@ -186,6 +203,7 @@ mod tests {
             language: Language::En,
             is_content,
             found_by: Some(FoundBy::ItsArguments),
+            is_earlier: false,
         };
         let bytes = envelope.to_string();
         let envelope = McpEnvelope::of(bytes.as_bytes());
@@ -355,5 +373,29 @@ mod tests {
             "{shown}"
         );
         assert_eq!(shown["_meta"]["io.toolfleet/call"]["replayed"], true);
+    }
+
+    #[test]
+    fn a_call_that_is_known_to_be_an_earlier_one_stays_one_and_a_refusal_is_none() {
+        let telling = Telling {
+            revision: Revision::Modern,
+            language: Language::En,
+            is_content: false,
+            found_by: Some(FoundBy::ItsKey),
+            is_earlier: true,
+        };
+        let told = |envelope: &Value| {
+            let bytes = envelope.to_string();
+            let envelope = McpEnvelope::of(bytes.as_bytes());
+            serde_json::to_value(telling.result(&envelope)).unwrap()
+        };
+        let shown = told(&envelope("succeeded", "success", &json!({"result": 1})));
+        assert_eq!(shown["_meta"]["io.toolfleet/call"]["replayed"], true);
+        assert!(texts(&shown)[1].contains("same idempotency key"), "{shown}");
+        let error = json!({"code": "overloaded", "message": "Later."});
+        let more = json!({"call_id": null, "error": error});
+        let shown = told(&envelope("refused", "system_error", &more));
+        assert_eq!(shown["_meta"]["io.toolfleet/call"]["replayed"], false);
+        assert_eq!(texts(&shown).len(), 1, "{shown}");
     }
 }

@@ -33,6 +33,26 @@ pub(super) struct RpcReply {
 }
 
 impl RpcReply {
+    /// The same with what is held as long as its bytes are in memory: until they were written to the client.
+    pub(super) fn holding<T: Send + Sync + 'static>(self, held: T) -> Self {
+        struct HeldBody<T> {
+            bytes: Bytes,
+            _held: T,
+        }
+
+        impl<T> AsRef<[u8]> for HeldBody<T> {
+            fn as_ref(&self) -> &[u8] {
+                &self.bytes
+            }
+        }
+
+        let body = Bytes::from_owner(HeldBody {
+            bytes: self.body,
+            _held: held,
+        });
+        Self { body, ..self }
+    }
+
     /// As it goes over HTTP.
     pub(super) fn over_http(self) -> Response {
         answer::plain(self.body, self.speaker, self.status)
@@ -134,9 +154,16 @@ impl RpcError {
         Self::new(-32_602, StatusCode::OK, Code::NotFound.as_str(), what)
     }
 
-    /// With the address that it is about.
-    pub(super) fn about(self, uri: &str) -> Self {
-        self.with("uri", json!(uri))
+    /// There is no resource at this address for who asks.
+    pub(super) fn unknown_resource(revision: Revision, uri: &str) -> Self {
+        let shown: String = uri.chars().take(200).collect();
+        let what = said!("there is no resource {shown}", "没有资源 {shown}");
+        let number = match revision {
+            Revision::Modern => -32_602,
+            Revision::Legacy => -32_002,
+        };
+        let error = Self::new(number, StatusCode::OK, Code::NotFound.as_str(), what);
+        error.with("uri", json!(shown))
     }
 
     /// What is asked for needs a client that can do more than this one says it can.
@@ -158,15 +185,16 @@ impl RpcError {
         error.with("retry_after_ms", json!(failure.retry_after_ms))
     }
 
-    /// The client cannot be asked what the tool asks: these capabilities are missing.
-    pub(super) fn lacks(capabilities: Value) -> Self {
-        let what = Message::fixed(
-            "the tool asks something that this client has not declared that it can be asked; nothing was done",
-            "工具需要询问客户端，但客户端没有声明相应的能力；没有执行任何操作",
+    /// The client cannot be asked what the tool asks: these capabilities are missing, as `lacks` says.
+    pub(super) fn lacks(capabilities: &Value, lacks: &Message) -> Self {
+        let what = said!(
+            "{lacks} Nothing was done.",
+            "{lacks}没有执行任何操作。",
+            lacks
         );
         let code = Code::InvalidArguments.as_str();
         let error = Self::new(-32_021, StatusCode::BAD_REQUEST, code, what);
-        error.with("requiredCapabilities", capabilities)
+        error.with("requiredCapabilities", capabilities.clone())
     }
 
     /// The session of an older revision is not here, or not any more: its client begins anew.
@@ -304,6 +332,21 @@ mod tests {
             let error = error.over_http();
             assert_eq!(error.headers()[CONTENT_TYPE], "application/json");
         }
+    }
+
+    #[test]
+    fn what_an_answer_holds_is_free_when_its_bytes_are_gone() {
+        let held = std::sync::Arc::new(());
+        let id = RpcId(RawValue::from_string("1".to_owned()).unwrap());
+        let reply = completed(&id, &json!({}), Speaker::Gateway);
+        let bytes = reply.body.clone();
+        let reply = reply.holding(std::sync::Arc::clone(&held));
+        assert_eq!(reply.body, bytes);
+        let (body, response) = (reply.body.clone(), reply.over_http());
+        drop(response);
+        assert_eq!(std::sync::Arc::strong_count(&held), 2);
+        drop(body);
+        assert_eq!(std::sync::Arc::strong_count(&held), 1);
     }
 
     #[test]

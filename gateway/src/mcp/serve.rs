@@ -29,10 +29,11 @@ use super::{
     rpc::{RpcError, RpcReply, completed},
     task::{self, CallAsTask, OfTask},
     wishes,
+    words::FoundBy,
 };
 use crate::{
     body::aside, desk::CallDesk, forward::Preference, headers::Speaker, referents::may_stand,
-    refusal::Refused, submit::Submitted,
+    refusal::Refused, submit::Submitted, when_left::WhenLeft,
 };
 
 /// Who may look at a call.
@@ -43,6 +44,8 @@ pub(super) struct ServedRequest<'a> {
     pub(super) desk: Arc<CallDesk>,
     pub(super) client: &'a McpClient,
     pub(super) revision: Revision,
+    /// What becomes of its call when its client goes away.
+    pub(super) when_left: WhenLeft,
 }
 
 /// Why a request has no result.
@@ -92,7 +95,7 @@ struct Begin {
 }
 
 impl ServedRequest<'_> {
-    /// The answer. Dropping the future cancels the call that it made.
+    /// The answer. Dropping the future leaves the call that it made as `when_left` says.
     ///
     /// # Errors
     ///
@@ -228,6 +231,7 @@ impl ServedRequest<'_> {
                 },
                 responses: answers.responses,
                 start,
+                when_left: self.when_left.clone(),
                 task,
             }))),
             Err(error @ NoResult::Rpc(_)) => Err(error),
@@ -237,6 +241,7 @@ impl ServedRequest<'_> {
                     &request.id,
                     &answered,
                     self.telling(),
+                    None,
                 )))
             }
         }
@@ -270,12 +275,17 @@ impl ServedRequest<'_> {
         let catalogue = &self.desk.catalogue;
         let facts = catalogue.facts(&self.desk.dispatchers, &self.client.tenant, tool);
         let facts = facts.await?;
-        let arguments = match facts.as_ref().filter(|facts| facts.writes) {
-            Some(facts) => key_argument::take(&called.arguments, &facts.key_argument)?.1,
-            None => called.arguments,
+        let (argument, arguments) = match facts.as_ref().filter(|facts| facts.writes) {
+            Some(facts) => key_argument::take(&called.arguments, &facts.key_argument)?,
+            None => (None, called.arguments),
         };
+        let is_keyed = called.key.or(argument).is_some();
         let telling = Telling {
             is_content: facts.as_ref().is_some_and(|facts| facts.is_content),
+            found_by: Some(match is_keyed {
+                true => FoundBy::ItsKey,
+                false => FoundBy::ItsArguments,
+            }),
             ..self.telling()
         };
         Ok((arguments, telling, self.as_task(request, facts)))
@@ -385,7 +395,7 @@ impl ServedRequest<'_> {
         };
         let answered = looked.map(|looked| looked.answer);
         let answered = answered.map_err(|refused| refused.of_tool(get::NAME));
-        Ok(told(&request.id, &answered, telling))
+        Ok(told(&request.id, &answered, telling, None))
     }
 
     pub(super) fn may(&self, one_of: &[Scope]) -> Result<(), NoResult> {
@@ -399,6 +409,7 @@ impl ServedRequest<'_> {
             language: self.client.language,
             is_content: false,
             found_by: None,
+            is_earlier: false,
         }
     }
 }

@@ -28,6 +28,7 @@ use super::{
     members::RawMembers,
     message::RpcRequest,
     notices::Notices,
+    rpc::{RpcReply, taken},
     serve::{BegunCall, NoResult, ServedRequest},
     wishes::Wishes,
 };
@@ -45,6 +46,7 @@ use crate::{
     follower::stream_from,
     headers::SESSION,
     state::Gateway,
+    when_left::{CancelSwitch, WhenLeft},
 };
 
 /// How long it may take to begin to hear the events.
@@ -56,8 +58,22 @@ const ASKED_MAX: Duration = Duration::from_secs(10 * 60);
 /// The most events that wait for it to be known which call is meant.
 const HELD_MAX: usize = 256;
 
-/// The answer to a call: a stream where its client wants to hear of it, and there is a place for one, else JSON. Dropping the future cancels
-/// the call; once there is a stream, its end does.
+/// A request of a session, which a message may cancel.
+#[derive(Debug, Clone)]
+struct OfSession {
+    session: Arc<ClientSession>,
+    switch: Arc<CancelSwitch>,
+}
+
+/// What a request is answered with.
+enum CallResponse {
+    Whole(Response),
+    /// The request is answered at its end.
+    Stream(Response),
+}
+
+/// The answer to a call: a stream where its client wants to hear of it, and there is a place for one, else JSON. Dropping the future, and once
+/// there is a stream its end, leaves the call as a client that goes away does. A request of a session that is cancelled has no answer.
 ///
 /// # Errors
 ///
@@ -66,27 +82,57 @@ pub(super) async fn answer(
     gateway: &Arc<Gateway>,
     peer: Peer,
     session: Option<Arc<ClientSession>>,
-    serving: ServedRequest<'_>,
+    mut serving: ServedRequest<'_>,
     request: &RpcRequest,
 ) -> Result<Response, NoResult> {
-    let log = session.as_ref().and_then(|session| session.log());
+    let of = session.map(|session| OfSession {
+        switch: session.requests.begin(request.id.0.get()),
+        session,
+    });
+    let Some(OfSession { session, switch }) = of.clone() else {
+        let response = respond(gateway, peer, None, serving, request).await?;
+        return Ok(response.into_response());
+    };
+    serving.when_left = WhenLeft::GoesOn(Some(Arc::clone(&switch)));
+    let responding = Box::pin(respond(gateway, peer, of, serving, request));
+    let response = tokio::select! {
+        biased;
+        () = switch.pulled() => return Ok(taken()),
+        response = responding => response,
+    };
+    if !matches!(response, Ok(CallResponse::Stream(_))) {
+        session.requests.end(&switch);
+    }
+    response.map(CallResponse::into_response)
+}
+
+async fn respond(
+    gateway: &Arc<Gateway>,
+    peer: Peer,
+    of: Option<OfSession>,
+    serving: ServedRequest<'_>,
+    request: &RpcRequest,
+) -> Result<CallResponse, NoResult> {
+    let whole = |reply: RpcReply| CallResponse::Whole(reply.over_http());
+    let session = of.as_ref().map(|of| &of.session);
+    let log = session.and_then(|session| session.log());
     let wishes = Wishes::of(request, serving.revision, log)?;
     let called = CalledTool::read(request)?;
     if (!wishes.is_any() && session.is_none()) || called.name == get::NAME {
-        return Ok(serving.answer(request).await?.over_http());
+        return Ok(whole(serving.answer(request).await?));
     }
     let mut exchange = match serving.begin(request, called).await? {
         BegunCall::Exchange(exchange) => exchange,
-        BegunCall::Over(reply) => return Ok(reply.over_http()),
+        BegunCall::Over(reply) => return Ok(whole(reply)),
     };
-    if let Some(session) = &session {
+    if let Some(session) = session {
         exchange.askable = session.askable;
     }
     // Who only may be asked gets a stream where that is so.
     let first = match wishes.is_any() {
         true => None,
         false => match exchange.begin().await {
-            CallStanding::Told(told) => return Ok(told.reply.over_http()),
+            CallStanding::Told(told) => return Ok(whole(told.reply)),
             CallStanding::Asks(asking) => Some(asking),
         },
     };
@@ -95,25 +141,34 @@ pub(super) async fn answer(
             Some(asking) => exchange.told_as_text(*asking),
             None => exchange.answer().await,
         };
-        return Ok(told.reply.over_http());
+        return Ok(whole(told.reply));
     };
     let (pipe, pieces) = StreamPipe::open(Arc::clone(gateway), whom);
     let streamed_call = StreamedCall {
         pipe,
-        session,
+        of,
         heard: HeardEvents::of(&mut exchange),
         notices: Notices::new(wishes, exchange.tool.to_string()),
     };
     let running = streamed_call.run(Arc::clone(gateway), *exchange, first);
     gateway.tasks.spawn(running);
-    Ok(streamed(Body::from_stream(pieces)))
+    let response = streamed(Body::from_stream(pieces));
+    Ok(CallResponse::Stream(response))
+}
+
+impl CallResponse {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Whole(response) | Self::Stream(response) => response,
+        }
+    }
 }
 
 /// A call that is told of.
 struct StreamedCall {
     pipe: StreamPipe,
-    /// In which its client is asked; `None`: by its result.
-    session: Option<Arc<ClientSession>>,
+    /// Of a session, in which its client is asked; `None`: by its result.
+    of: Option<OfSession>,
     heard: HeardEvents,
     notices: Notices,
 }
@@ -143,7 +198,23 @@ impl StreamedCall {
         exchange: CallExchange,
         first: Option<Box<AskingCall>>,
     ) {
-        let end = self.tell(&gateway, exchange, first).await;
+        let of = self.of.clone();
+        let end = {
+            let telling = self.tell(&gateway, exchange, first);
+            match &of {
+                None => telling.await,
+                Some(of) => tokio::select! {
+                    biased;
+                    // A request that is cancelled has no answer.
+                    () = of.switch.pulled() => Ok(()),
+                    end = telling => end,
+                },
+            }
+        };
+        // One whose client is gone can still be cancelled.
+        if let (Some(of), Ok(())) = (&of, &end) {
+            of.session.requests.end(&of.switch);
+        }
         metrics().ended_stream(match end {
             Ok(()) => "over",
             Err(PipeEnd::Gone) => "gone",
@@ -171,7 +242,7 @@ impl StreamedCall {
                 CallStanding::Told(told) => break told,
                 CallStanding::Asks(asking) => asking,
             };
-            let Some(session) = self.session.clone() else {
+            let Some(OfSession { session, .. }) = self.of.clone() else {
                 break exchange.asked_by_result(&asking).await;
             };
             let answers = match self.ask(gateway, &session, &asking).await {
@@ -208,8 +279,7 @@ impl StreamedCall {
         self.pipe.send(&mut said).await
     }
 
-    /// Tells of events until it is known where the call stands. Where the stream ends before, what makes the call is dropped, and so the call
-    /// cancelled.
+    /// Tells of events until it is known where the call stands. Where the stream ends before, what makes the call is dropped, and the call left.
     async fn while_heard(
         &mut self,
         reading: &mut Option<Reading>,

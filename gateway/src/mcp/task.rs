@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use fleet::{call::Language, ids::CallId, wire::message::Message};
+use fleet::{call::Language, ids::CallId, said, wire::message::Message};
 use fleet_client::Answer;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
@@ -31,6 +31,7 @@ use super::{
     envelope::{Became, McpEnvelope},
     message::RpcRequest,
     negotiate::META_CAPABILITIES,
+    question_names::QuestionNames,
     result::{CallToolResult, ResultMeta, Telling},
     rpc::{RpcError, RpcId, RpcReply, completed},
     words,
@@ -136,6 +137,14 @@ pub(super) struct CallAsTask {
     pub(super) is_at_once: bool,
 }
 
+/// What a task asks of its client.
+enum TaskAsks {
+    Requests(InputRequests),
+    /// Nothing, for it lacks these capabilities.
+    Lacks(Value),
+    Nothing,
+}
+
 /// The requests of a task, by name.
 type InputRequests = BTreeMap<String, Box<RawValue>>;
 
@@ -146,19 +155,26 @@ impl CallAsTask {
         id: &RpcId,
         answer: &Answer,
         telling: Telling,
+        names: &QuestionNames,
     ) -> Option<RpcReply> {
         let glimpse = Glimpse::of(answer.bytes());
         let call = glimpse.call_id.filter(|_| glimpse.is_open())?;
         let envelope = McpEnvelope::of(answer.bytes());
-        let telling = self.telling(telling, now());
+        let telling = self.telling(telling, names, now());
         let task = telling.created(call, answer.bytes(), &envelope);
         Some(completed(id, &task, Speaker::Call))
     }
 
     /// How it is told at this time.
-    pub(super) fn telling(&self, telling: Telling, now: OffsetDateTime) -> TaskTelling<'_> {
+    pub(super) fn telling<'a>(
+        &'a self,
+        telling: Telling,
+        names: &'a QuestionNames,
+        now: OffsetDateTime,
+    ) -> TaskTelling<'a> {
         TaskTelling {
             telling,
+            names,
             askable: self.askable,
             facts: self.facts.as_deref(),
             now,
@@ -170,6 +186,8 @@ impl CallAsTask {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TaskTelling<'a> {
     telling: Telling,
+    /// Under which tasks ask.
+    names: &'a QuestionNames,
     askable: Askable,
     facts: Option<&'a ToolFacts>,
     now: OffsetDateTime,
@@ -206,13 +224,18 @@ impl TaskTelling<'_> {
         let (status, message, requests) = match envelope.became() {
             Became::Open => (TaskStatus::Working, None, None),
             Became::Awaiting => {
-                let requests = requests(bytes, self.askable, language);
-                if requests.is_empty() {
-                    let (whom, by) = envelope.awaited();
-                    let waits = words::awaited(Some(call), whom, by);
-                    (TaskStatus::Working, Some(waits), None)
-                } else {
-                    (TaskStatus::InputRequired, None, Some(requests))
+                let (whom, by) = envelope.awaited();
+                let waits = words::awaited(Some(call), whom, by);
+                match self.asks(bytes) {
+                    TaskAsks::Requests(requests) => {
+                        (TaskStatus::InputRequired, None, Some(requests))
+                    }
+                    TaskAsks::Lacks(lacked) => {
+                        let lacks = words::lacks(&lacked);
+                        let waits = said!("{waits}\n{lacks}", "{waits}\n{lacks}", waits, lacks);
+                        (TaskStatus::Working, Some(waits), None)
+                    }
+                    TaskAsks::Nothing => (TaskStatus::Working, Some(waits), None),
                 }
             }
             Became::InDoubt if self.is_looked_into(changed) => {
@@ -243,6 +266,27 @@ impl TaskTelling<'_> {
         }
     }
 
+    /// What the client of a task is asked.
+    fn asks(&self, envelope: &[u8]) -> TaskAsks {
+        let language = self.telling.language;
+        let question = question(envelope, language);
+        let asks = question
+            .as_ref()
+            .map(|question| question.asks(self.askable, language));
+        match (question, asks) {
+            (Some(question), Some(ClientAsked::Requests(asked))) => {
+                let named = asked.into_iter();
+                let named =
+                    named.map(|(name, request)| (self.names.name(&question, &name), request));
+                TaskAsks::Requests(named.collect())
+            }
+            (_, Some(ClientAsked::Lacks(lacked))) => TaskAsks::Lacks(lacked),
+            (_, Some(ClientAsked::Nothing) | None | Some(ClientAsked::Requests(_))) => {
+                TaskAsks::Nothing
+            }
+        }
+    }
+
     /// Whether the probe of its tool may still decide about a call that is in doubt since then.
     fn is_looked_into(&self, since: OffsetDateTime) -> bool {
         self.facts.is_some_and(|facts| facts.has_probe) && self.now < since + PROBED
@@ -253,37 +297,9 @@ impl TaskTelling<'_> {
     }
 }
 
-/// What a task asks of its client. The names of what the tool asks are the tool's; a question of ours has a name of its own each time it is
-/// asked, so that an old answer is none to a new question.
-fn requests(envelope: &[u8], askable: Askable, language: Language) -> InputRequests {
-    let question = question(envelope, language);
-    let asks = question
-        .as_ref()
-        .map(|question| question.asks(askable, language));
-    let (Some(question), Some(ClientAsked::Requests(asked))) = (question, asks) else {
-        return InputRequests::new();
-    };
-    let named = asked
-        .into_iter()
-        .map(|(name, request)| (name_of(&question, &name), request));
-    named.collect()
-}
-
 /// What a call asks of its client that may be asked inside a task. Arguments that are not told here are sensitive.
 pub(super) fn question(envelope: &[u8], language: Language) -> Option<CallQuestion> {
-    let hidden = match language {
-        Language::En => &br#""(sensitive: as they were sent)""#[..],
-        Language::Zh => "\"（敏感：与发送的相同）\"".as_bytes(),
-    };
-    CallQuestion::of(envelope, hidden, language)
-}
-
-/// The name of a request, in a task.
-pub(super) fn name_of(question: &CallQuestion, name: &str) -> String {
-    match question.is_of_protocol() {
-        true => name.to_owned(),
-        false => format!("{name}-{}", &question.round()[..12]),
-    }
+    CallQuestion::of(envelope, None, language)
 }
 
 /// The time by the clock of this machine.
@@ -318,12 +334,15 @@ mod tests {
             has_probe,
             ..ToolFacts::default()
         };
+        let names = QuestionNames::default();
         let telling = TaskTelling {
+            names: &names,
             telling: Telling {
                 revision: Revision::Modern,
                 language: Language::En,
                 is_content: false,
                 found_by: None,
+                is_earlier: false,
             },
             askable: Askable {
                 form: true,

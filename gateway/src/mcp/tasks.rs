@@ -15,7 +15,7 @@ use serde_json::{Value, json, value::RawValue};
 
 use super::{
     askable::Askable,
-    asking::{CallQuestion, ClientAsked, GivenAnswer},
+    asking::{ClientAsked, GivenAnswer},
     envelope::McpEnvelope,
     look::LookedCall,
     members::RawMembers,
@@ -117,7 +117,7 @@ impl ServedRequest<'_> {
             facts,
             is_at_once: true,
         };
-        let telling = as_task.telling(telling, task::now());
+        let telling = as_task.telling(telling, &self.desk.question_names, task::now());
         let task = telling.detailed(call, answer.bytes(), &envelope);
         completed(&request.id, &task, Speaker::Call)
     }
@@ -134,10 +134,8 @@ impl ServedRequest<'_> {
         let Some(question) = task::question(looked.answer.bytes(), language) else {
             return Ok(());
         };
-        let responses = responses.renamed(|name| match question.is_of_protocol() {
-            true => name.to_owned(),
-            false => asked_as(&question, name),
-        });
+        let names = &self.desk.question_names;
+        let responses = responses.renamed(|name| names.own(&question, name).map(ToOwned::to_owned));
         let asked = match question.asks(askable, language) {
             ClientAsked::Requests(asked) => asked,
             ClientAsked::Lacks(_) | ClientAsked::Nothing => return Ok(()),
@@ -187,7 +185,11 @@ impl ServedRequest<'_> {
         }
         self.found(call, &answer)?;
         // What it comes to is looked at by the client.
-        drop(self.look(call, FOLLOWED).await);
+        if let Ok(looked) = self.look(call, FOLLOWED).await
+            && let Some(next) = task::question(looked.answer.bytes(), language)
+        {
+            names.keep(&question, |name| responses.get(name).is_some(), &next);
+        }
         Ok(())
     }
 
@@ -248,16 +250,6 @@ fn unknown(id: &str) -> RpcError {
 fn acknowledged(request: &RpcRequest) -> RpcReply {
     let done: Value = json!({"resultType": "complete", "_meta": {SERVER_INFO: server_info()}});
     completed(&request.id, &done, Speaker::Door)
-}
-
-/// The name under which a question of ours asks for what a task asks under this name.
-fn asked_as(question: &CallQuestion, name: &str) -> String {
-    let own = name.rsplit_once('-').map_or(name, |(own, _)| own);
-    match task::name_of(question, own) == name {
-        true => own.to_owned(),
-        // Of an earlier question: nothing asks for it.
-        false => String::new(),
-    }
 }
 
 fn no_answer() -> RpcError {

@@ -1,6 +1,7 @@
 //! What a model reads beside a tool's own answer.
 
 use fleet::{ids::CallId, said, wire::message::Message};
+use serde_json::Value;
 
 use super::{
     envelope::{StoodIn, ToldFailure},
@@ -88,6 +89,24 @@ pub(super) fn awaited(call: Option<CallId>, whom: &str, by: Option<&str>) -> Mes
          {{\"call_id\": \"{call}\"}} tells what became of it.",
         "尚未完成：{what}。不要再次调用该工具，也不要说已经完成；用 {get} 和 {{\"call_id\": \"{call}\"}} 查询结果。",
         what
+    )
+}
+
+/// What a client would have to declare that its tool asks for.
+pub(super) fn lacks(capabilities: &Value) -> Message {
+    let of = |(name, parts): (&String, &Value)| -> Vec<String> {
+        let parts = parts.as_object().into_iter().flat_map(|parts| parts.keys());
+        let parts: Vec<String> = parts.map(|part| format!("{name}.{part}")).collect();
+        match parts.is_empty() {
+            true => vec![name.clone()],
+            false => parts,
+        }
+    };
+    let names = capabilities.as_object().into_iter().flatten().flat_map(of);
+    let names = names.collect::<Vec<_>>().join(", ");
+    said!(
+        "The tool asks something of the client's program, which has not declared that it can be asked: the capability {names} is missing.",
+        "工具需要询问客户端程序，但客户端没有声明相应的能力：缺少 {names}。"
     )
 }
 

@@ -2,12 +2,14 @@
 
 mod calls;
 mod content;
+mod hang_up;
 mod listing;
 mod pipe;
 mod progress;
 mod protocol;
 mod questions;
 mod rights;
+mod rounds;
 mod sessions;
 mod stop;
 mod subscriptions;

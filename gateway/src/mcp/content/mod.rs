@@ -13,7 +13,9 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-pub(super) use self::template::UriPattern;
+use self::template::TextRoom;
+
+pub(super) use self::template::{FILLED_MAX, TooLong, UriPattern};
 
 /// What a folder has.
 #[derive(Debug, Default)]
@@ -155,11 +157,12 @@ impl ResourceTemplate {
         self.described.listed(Some(address), Some(&self.mime))
     }
 
-    /// The contents at an address of its form; `None`: it is none.
-    pub(super) fn contents(&self, uri: &str) -> Option<Value> {
+    /// The contents at an address of its form, if they are not too long; `None`: it is none.
+    pub(super) fn contents(&self, uri: &str) -> Option<Result<Value, TooLong>> {
         let values = self.pattern.matches(uri)?;
-        let text = template::filled(&self.text, &values, template::is_json(&self.mime));
-        Some(HeldContent::Text(text).contents(uri, &self.mime))
+        let (is_json, mut room) = (template::is_json(&self.mime), TextRoom::of_answer());
+        let text = template::filled(&self.text, &values, is_json, &mut room);
+        Some(text.map(|text| HeldContent::Text(text).contents(uri, &self.mime)))
     }
 }
 
@@ -184,29 +187,35 @@ impl StaticPrompt {
     }
 
     /// Its messages, with these values in their places.
-    pub(super) fn messages(&self, values: &BTreeMap<String, String>) -> Value {
+    ///
+    /// # Errors
+    ///
+    /// They are too long.
+    pub(super) fn messages(&self, values: &BTreeMap<String, String>) -> Result<Value, TooLong> {
+        let mut room = TextRoom::of_answer();
+        let mut filled = |text: &str, is_json| template::filled(text, values, is_json, &mut room);
         let messages = self.messages.iter().map(|message| {
             let content = match &message.block {
                 MessageBlock::Text(text) => {
-                    json!({ "type": "text", "text": template::filled(text, values, false) })
+                    json!({ "type": "text", "text": filled(text, false)? })
                 }
                 MessageBlock::Media { mime, bytes } => {
                     let kind = mime.split_once('/').map_or("image", |(kind, _)| kind);
                     json!({ "type": kind, "data": STANDARD.encode(bytes), "mimeType": mime })
                 }
                 MessageBlock::Resource { uri, mime, held } => {
-                    let uri = template::filled(uri, values, false);
+                    let uri = filled(uri, false)?;
                     let held = match held {
                         HeldContent::Text(text) => {
                             let is_json = template::is_json(mime);
-                            HeldContent::Text(template::filled(text, values, is_json))
+                            HeldContent::Text(filled(text, is_json)?)
                         }
                         HeldContent::Bytes(bytes) => HeldContent::Bytes(bytes.clone()),
                     };
                     json!({ "type": "resource", "resource": held.contents(&uri, mime) })
                 }
             };
-            json!({ "role": message.role, "content": content })
+            Ok(json!({ "role": message.role, "content": content }))
         });
         messages.collect()
     }

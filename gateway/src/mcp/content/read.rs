@@ -426,13 +426,16 @@ mod tests {
         );
         assert_eq!(kinds, (2, 1, 2));
         assert!(matches!(content.resources[1].held, HeldContent::Bytes(_)));
-        let contents = content.templates[0].contents("test://t/7").unwrap();
+        let contents = content.templates[0]
+            .contents("test://t/7")
+            .unwrap()
+            .unwrap();
         assert_eq!(contents["text"], r#"{"id":"7"}"#);
         let values = [("who".to_owned(), "Ann".to_owned())].into();
-        let messages = content.prompts[0].messages(&values);
+        let messages = content.prompts[0].messages(&values).unwrap();
         assert_eq!(messages[0]["content"]["text"], "Greet Ann");
         assert_eq!(
-            content.prompts[1].messages(&values)[0]["content"]["type"],
+            content.prompts[1].messages(&values).unwrap()[0]["content"]["type"],
             "image"
         );
         assert_eq!(

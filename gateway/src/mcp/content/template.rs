@@ -6,6 +6,8 @@ use percent_encoding::percent_decode_str;
 
 /// The most bytes of a value in an address.
 const VALUE_MAX: usize = 1_024;
+/// The most bytes of the texts of one answer: a text may have a long value in many places.
+pub(in super::super) const FILLED_MAX: usize = 4 * 1024 * 1024;
 
 /// A form of addresses: text, and variables between it. Each stands for what has no `/`, `?` or `#`.
 #[derive(Debug, Clone)]
@@ -100,32 +102,62 @@ pub(super) fn is_json(mime: &str) -> bool {
     kind == "application/json" || kind.ends_with("+json")
 }
 
-/// A text with values in their places; what is no place of one stays. Within JSON a value is written as in a string.
-pub(super) fn filled(text: &str, values: &BTreeMap<String, String>, is_json: bool) -> String {
+/// The room for the texts of one answer.
+#[derive(Debug)]
+pub(super) struct TextRoom(usize);
+
+/// Texts with values in their places have more bytes than an answer may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) struct TooLong;
+
+impl TextRoom {
+    /// For one answer.
+    pub(super) const fn of_answer() -> Self {
+        Self(FILLED_MAX)
+    }
+
+    fn take(&mut self, text: &str, filled: &mut String) -> Result<(), TooLong> {
+        self.0 = self.0.checked_sub(text.len()).ok_or(TooLong)?;
+        filled.push_str(text);
+        Ok(())
+    }
+}
+
+/// A text with values in their places, as far as there is room; what is no place of one stays. Within JSON a value is written as in a string.
+///
+/// # Errors
+///
+/// There is no room for it.
+pub(super) fn filled(
+    text: &str,
+    values: &BTreeMap<String, String>,
+    is_json: bool,
+    room: &mut TextRoom,
+) -> Result<String, TooLong> {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once('{') {
-        filled.push_str(before);
+        room.take(before, &mut filled)?;
         let named = behind.split_once('}');
         let value = named.and_then(|(name, after)| Some((values.get(name)?, after)));
         match value {
             Some((value, after)) if is_json => {
                 let written = serde_json::Value::from(value.as_str()).to_string();
-                filled.push_str(&written[1..written.len() - 1]);
+                room.take(&written[1..written.len() - 1], &mut filled)?;
                 rest = after;
             }
             Some((value, after)) => {
-                filled.push_str(value);
+                room.take(value, &mut filled)?;
                 rest = after;
             }
             None => {
-                filled.push('{');
+                room.take("{", &mut filled)?;
                 rest = behind;
             }
         }
     }
-    filled.push_str(rest);
-    filled
+    room.take(rest, &mut filled)?;
+    Ok(filled)
 }
 
 #[cfg(test)]
@@ -185,7 +217,21 @@ mod tests {
             ("{c} { {a", false, "{c} { {a"),
             ("{{b}}", false, "{y}"),
         ] {
-            assert_eq!(filled(text, &values, is_json), expected);
+            let mut room = TextRoom::of_answer();
+            let filled = filled(text, &values, is_json, &mut room);
+            assert_eq!(filled.as_deref(), Ok(expected));
         }
+    }
+
+    #[test]
+    fn a_value_in_many_places_takes_the_room_of_an_answer_and_no_more() {
+        let values = values(&[("a", &"x".repeat(1_000))]);
+        let mut room = TextRoom(3_003);
+        let twice = filled("-{a}{a}", &values, false, &mut room).unwrap();
+        assert_eq!((twice.len(), room.0), (2_001, 1_002));
+        assert_eq!(filled("-{a}{a}", &values, false, &mut room), Err(TooLong));
+        let escaped = BTreeMap::from([("a".to_owned(), "\"\"".to_owned())]);
+        let mut room = TextRoom(3);
+        assert_eq!(filled("{a}", &escaped, true, &mut room), Err(TooLong));
     }
 }

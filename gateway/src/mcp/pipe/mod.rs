@@ -33,7 +33,7 @@ use self::lines::{Line, Lines};
 use super::{
     client::McpClient,
     content::McpContent,
-    message::{RpcMessage, RpcNotification, RpcRequest},
+    message::{CANCELLED, RpcMessage, RpcNotification, RpcRequest},
     negotiate::over_a_pipe,
     revision::Revision,
     rpc::{RpcError, RpcId, RpcReply},
@@ -46,6 +46,7 @@ use crate::{
     desk::CallDesk,
     headers::LANGUAGE,
     refusal::Refused,
+    when_left::WhenLeft,
 };
 
 /// The most requests that are answered at a time.
@@ -292,6 +293,7 @@ impl Pipe {
             desk: Arc::clone(&self.desk),
             client: &self.client,
             revision,
+            when_left: WhenLeft::Cancelled,
         };
         let language = self.client.language;
         let error = match serving.answer(request).await {
@@ -335,7 +337,7 @@ impl Pipe {
 
     /// Ends the request that its client does not want answered any more. Its call is cancelled as that of a client that hangs up.
     fn cancel(&self, notification: &RpcNotification) {
-        if notification.method != "notifications/cancelled" {
+        if notification.method != CANCELLED {
             return;
         }
         let id = notification.params.get("requestId");

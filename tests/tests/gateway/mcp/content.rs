@@ -23,6 +23,7 @@ prompts:
   - name: greet
     arguments: [{name: who, required: true, values: [ann, bob]}, {name: how}]
     messages: [{role: user, text: 'Greet {who} {how}'}, {role: assistant, file: a.png}]
+  - {name: much, arguments: [{name: a}], messages: [{role: user, text: 'MUCH'}]}
   - name: asks
     ask: {more: {message: 'What?', fields: {context: {type: string}}}}
     messages: [{role: user, text: 'About {context}'}]
@@ -50,6 +51,12 @@ async fn got(client: Client, name: &str, more: &str) -> WebAnswer {
         .await
 }
 
+/// So many arguments.
+fn many(count: usize) -> String {
+    let arguments: Vec<String> = (0..count).map(|n| format!(r#""n{n}":"x""#)).collect();
+    arguments.join(",")
+}
+
 fn names(list: &Value, of: &str) -> Vec<String> {
     let all = list.as_array().unwrap().iter();
     all.map(|one| one[of].as_str().unwrap().to_owned())
@@ -59,7 +66,9 @@ fn names(list: &Value, of: &str) -> Vec<String> {
 #[tokio::test]
 async fn a_folder_has_resources_and_prompts_in_both_revisions() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("content.yaml"), DOCUMENT).unwrap();
+    // One value in many places.
+    let document = DOCUMENT.replace("MUCH", &"{a}".repeat(100));
+    fs::write(folder.path().join("content.yaml"), document).unwrap();
     fs::write(folder.path().join("a.png"), b"\x89PNG").unwrap();
     let fleet = Fleet::start(Spec::with([])).await;
     let path = folder.path().to_str().unwrap();
@@ -84,7 +93,7 @@ async fn a_folder_has_resources_and_prompts_in_both_revisions() {
         let prompts = list("prompts/list").await;
         assert_eq!(
             names(&prompts["prompts"], "name"),
-            ["toolfleet_instructions", "asks", "greet", "plain"]
+            ["toolfleet_instructions", "asks", "greet", "much", "plain"]
         );
         for page in [&resources, &templates, &prompts] {
             assert_eq!(page.get("ttlMs").is_some(), is_modern, "{page}");
@@ -102,7 +111,8 @@ async fn a_folder_has_resources_and_prompts_in_both_revisions() {
         assert_eq!(data["contents"][0]["text"], r#"{"id":"\"x"}"#);
         for uri in ["test://none", "test://data/", "other", ""] {
             let none = read(client, uri).await;
-            assert_eq!(error(&none), (200, -32_602), "{uri}");
+            let number = if is_modern { -32_602 } else { -32_002 };
+            assert_eq!(error(&none), (200, number), "{uri}");
             assert_eq!(none.json()["error"]["data"]["uri"], uri);
         }
         let instructions = result(&got(client, "toolfleet_instructions", "").await);
@@ -119,13 +129,27 @@ async fn a_folder_has_resources_and_prompts_in_both_revisions() {
             ("greet", ""),
             ("greet", r#","arguments":{"who":1}"#),
             ("none", ""),
+            (
+                "greet",
+                &format!(r#","arguments":{{"who":"{}"}}"#, "x".repeat(70_000)),
+            ),
+            (
+                "greet",
+                &format!(r#","arguments":{{"who":"x",{}}}"#, many(64)),
+            ),
+            (
+                "much",
+                &format!(r#","arguments":{{"a":"{}"}}"#, "x".repeat(60_000)),
+            ),
         ] {
-            assert_eq!(
-                error(&got(client, name, more).await),
-                (200, -32_602),
-                "{name}"
-            );
+            let refused = got(client, name, more).await;
+            assert_eq!(error(&refused), (200, -32_602), "{name}");
+            let code = &refused.json()["error"]["data"]["code"];
+            assert!(code.is_string(), "{name} {code}");
         }
+        let much = result(&got(client, "much", r#","arguments":{"a":"x"}"#).await);
+        let much = &much["messages"][0]["content"]["text"];
+        assert_eq!(much.as_str().unwrap().len(), 100);
         // What a prompt asks may be given.
         let given = got(client, "asks", r#","arguments":{"context":"cats"}"#).await;
         assert_eq!(

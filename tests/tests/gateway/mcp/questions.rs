@@ -11,16 +11,16 @@ use fleet_tests::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use worker::{Effect, Tool, ToolContext, ToolError, Worker};
+use worker::{Effect, Tool, ToolContext, ToolError, Worker, tool::Settings};
 
 use super::{Client, error, legacy, modern, result, said, texts};
 use crate::tokens::{known, token, with};
 
-const FORMS: &str = r#"{"elicitation":{}}"#;
-const ALL: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}"#;
+pub(super) const FORMS: &str = r#"{"elicitation":{}}"#;
+pub(super) const ALL: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}"#;
 
 /// The same request with what was asked and answered.
-async fn answer(
+pub(super) async fn answer(
     client: Client,
     tool: &str,
     arguments: &str,
@@ -32,7 +32,7 @@ async fn answer(
         .await
 }
 
-fn answering(
+pub(super) fn answering(
     client: Client,
     tool: &str,
     arguments: &str,
@@ -57,7 +57,7 @@ fn decision(decision: &str) -> Value {
     json!({"approval": {"action": "accept", "content": {"decision": decision, "note": "asked for"}}})
 }
 
-fn call_of(told: &Value) -> CallId {
+pub(super) fn call_of(told: &Value) -> CallId {
     said(told)["id"].as_str().unwrap().parse().unwrap()
 }
 
@@ -259,6 +259,10 @@ impl Tool for Ask {
     const EFFECT: Effect = Effect::Read;
     const DESCRIPTION: &'static str = "Asks what it is told to ask.";
 
+    fn settings(&self) -> Settings {
+        Settings::default().field("mcp", json!({"task": "preferred"}))
+    }
+
     async fn call(&self, args: Args, context: ToolContext) -> Result<Value, ToolError> {
         let mut told = context.state::<Vec<Value>>()?.unwrap_or_default();
         if let Some(input) = context.input::<Value>()? {
@@ -272,7 +276,7 @@ impl Tool for Ask {
     }
 }
 
-async fn asking_fleet() -> (Fleet, fleet_tests::process::Process, Web) {
+pub(super) async fn asking_fleet() -> (Fleet, fleet_tests::process::Process, Web) {
     let mut fleet = Fleet::start(Spec::with([]).workers(0, &[])).await;
     fleet
         .add_worker_with(Worker::builder().tool(Ask), &[])

@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use super::{LEGACY, error, legacy, modern, result, said, texts};
 use crate::tokens::{known, token, with};
 
-const ELICITS: &str = r#"{"elicitation":{}}"#;
+pub(super) const ELICITS: &str = r#"{"elicitation":{}}"#;
 
-fn beginning(web: Web, capabilities: &str) -> WebRequest {
+pub(super) fn beginning(web: Web, capabilities: &str) -> WebRequest {
     let params = format!(
         r#""protocolVersion":"{LEGACY}","capabilities":{capabilities},"clientInfo":{{"name":"t","version":"1"}}"#
     );
@@ -25,7 +25,7 @@ fn beginning(web: Web, capabilities: &str) -> WebRequest {
 }
 
 /// A session of a client that can be asked this.
-async fn begun(web: Web, capabilities: &str) -> String {
+pub(super) async fn begun(web: Web, capabilities: &str) -> String {
     let answer = beginning(web, capabilities).send().await;
     assert_eq!(result(&answer)["protocolVersion"], LEGACY);
     let id = answer.header("Mcp-Session-Id").to_owned();
@@ -33,7 +33,7 @@ async fn begun(web: Web, capabilities: &str) -> String {
     id
 }
 
-fn calling(web: Web, session: &str, tool: &str, what: &str) -> WebRequest {
+pub(super) fn calling(web: Web, session: &str, tool: &str, what: &str) -> WebRequest {
     let arguments = json!({ "what": what }).to_string();
     let request = legacy(web).calling(tool, &arguments, "");
     request.header("Mcp-Session-Id", session)
@@ -46,6 +46,13 @@ fn responding(web: Web, session: &str, response: &Value) -> WebRequest {
         .header("Accept", "application/json, text/event-stream")
         .header("MCP-Protocol-Version", LEGACY)
         .header("Mcp-Session-Id", session)
+}
+
+/// The notification of a client that does not want the answer to this request.
+pub(super) fn cancelling(web: Web, session: &str, id: &Value) -> WebRequest {
+    let said =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}});
+    responding(web, session, &said)
 }
 
 async fn respond(web: Web, session: &str, id: &Value, result: &Value) -> WebAnswer {
@@ -139,14 +146,34 @@ async fn a_client_is_asked_over_the_stream_of_its_call_and_answers_in_its_sessio
         fleet.until_state(call, "awaiting_client").await;
     }
 
-    // Who goes away while it is asked takes its call back.
+    // Whose connection breaks while it is asked is asked again by the same request, about the same call.
     let mut stream = EventSource::open(calling(web, &session, "charge", "left")).await;
-    next(&mut stream).await;
+    let lost = next(&mut stream).await;
     drop(stream);
+    let mut stream = EventSource::open(calling(web, &session, "charge", "left")).await;
+    let asked = next(&mut stream).await;
+    assert_ne!(asked["id"], lost["id"]);
+    let yes = json!({"action": "accept", "content": {"decision": "approve"}});
+    respond(web, &session, &asked["id"], &yes).await;
+    let last = next(&mut stream).await;
+    let call = said(&last["result"]);
+    assert_eq!(
+        (&call["state"], &call["replayed"]),
+        (&json!("succeeded"), &json!(true)),
+        "{last}"
+    );
     let nobody = CallId::generate();
     let rows = "SELECT state FROM toolfleet.calls WHERE call_id <> $1 AND args->>'what' = 'left'";
+    assert_eq!(fleet.rows(rows, nobody).await.len(), 1);
+    // Who cancels its request while it is asked takes its call back, and hears no more.
+    let mut stream = EventSource::open(calling(web, &session, "charge", "taken_back")).await;
+    next(&mut stream).await;
+    let taken = cancelling(web, &session, &json!(1)).send().await;
+    assert_eq!((taken.status, taken.body.len()), (202, 0));
+    assert!(stream.next().await.is_none());
+    let rows = rows.replace("'left'", "'taken_back'");
     fleet_tests::wait::until_so("the call to be cancelled", async || {
-        fleet.rows(rows, nobody).await[0]["state"] == "cancelled"
+        fleet.rows(&rows, nobody).await[0]["state"] == "cancelled"
     })
     .await;
 

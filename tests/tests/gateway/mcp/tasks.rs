@@ -19,14 +19,14 @@ const CAN: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.
 
 /// A client that takes tasks.
 #[derive(Clone, Copy)]
-struct TaskClient(Client);
+pub(super) struct TaskClient(Client);
 
-const fn takes_tasks(web: Web) -> TaskClient {
+pub(super) const fn takes_tasks(web: Web) -> TaskClient {
     TaskClient(modern(web))
 }
 
 impl TaskClient {
-    fn request(self, method: &str, params: &str) -> WebRequest {
+    pub(super) fn request(self, method: &str, params: &str) -> WebRequest {
         self.0.saying("1", method, params, CAN, "")
     }
 
@@ -44,16 +44,16 @@ impl TaskClient {
         self.request(method, &params).header("Mcp-Name", task)
     }
 
-    async fn get(self, task: &str) -> Value {
+    pub(super) async fn get(self, task: &str) -> Value {
         result(&self.of_task("tasks/get", task, "").send().await)
     }
 
-    async fn update(self, task: &str, responses: &Value) -> WebAnswer {
+    pub(super) async fn update(self, task: &str, responses: &Value) -> WebAnswer {
         let more = format!(r#","inputResponses":{responses}"#);
         self.of_task("tasks/update", task, &more).send().await
     }
 
-    async fn until(self, task: &str, status: &str) -> Value {
+    pub(super) async fn until(self, task: &str, status: &str) -> Value {
         until_so(&format!("the task to be {status}"), async || {
             self.get(task).await["status"] == status
         })
@@ -62,7 +62,7 @@ impl TaskClient {
     }
 }
 
-fn task_of(created: &Value) -> String {
+pub(super) fn task_of(created: &Value) -> String {
     assert_eq!(created["resultType"], "task", "{created}");
     created["taskId"].as_str().unwrap().to_owned()
 }
@@ -222,7 +222,11 @@ async fn what_a_task_waits_for_is_asked_of_its_client_and_answered_by_it() {
             witness.tool(name, "once")
         )
     };
-    let tools = [guarded("charge", "caller"), guarded("refund", "operator")];
+    let tools = [
+        guarded("charge", "caller"),
+        guarded("refund", "operator"),
+        guarded("secret", "caller") + "sensitive: {pointers: [/what]}\n",
+    ];
     let fleet = Fleet::start(Spec::with(tools)).await;
     let (mut gateway, web) = fleet.gateway(&[]).await;
     let client = takes_tasks(web);
@@ -273,6 +277,15 @@ async fn what_a_task_waits_for_is_asked_of_its_client_and_answered_by_it() {
     let call: CallId = task.parse().unwrap();
     let rows = "SELECT actor, note FROM toolfleet.approvals WHERE call_id <> $1";
     assert_eq!(fleet.rows(rows, call).await.len(), 2);
+    // What is sensitive is told to nobody here, and the form does not say that it is shown.
+    let task = task_of(&client.call("secret", "4711").await);
+    let (_name, asked) = form(client.until(&task, "input_required").await);
+    let message = asked["params"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("All of the arguments are withheld") && !message.contains("exactly these"),
+        "{message}"
+    );
+    assert!(!asked.to_string().contains("4711"), "{asked}");
     invariants::hold(&fleet, &witness).await;
     gateway.drain().await;
 }
