@@ -5,4 +5,5 @@
 mod fleet;
 mod login;
 mod matrix;
+mod mcp_serve;
 mod shipped;

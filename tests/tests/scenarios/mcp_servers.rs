@@ -20,7 +20,7 @@ use fleet_tests::{
     wait::{until, until_so, until_within},
     witness::Witness,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const SERVER: &str = concat!(
@@ -36,9 +36,14 @@ struct Upstream {
 impl Upstream {
     /// A server on stdio that the calls of a worker share.
     fn new() -> Self {
+        Self::with(&json!({}))
+    }
+
+    /// The same with these variables.
+    fn with(env: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let command = json!(["python3", SERVER, "stdio", "modern", folder.path()]);
-        let manifest = json!({"kind": "mcp_server", "name": "up", "version": 1, "transport": {"stdio": {"command": command}}});
+        let manifest = json!({"kind": "mcp_server", "name": "up", "version": 1, "transport": {"stdio": {"command": command, "env": env}}});
         let Ok(AnyManifest::McpServer(server)) = parse_any(&manifest.to_string()) else {
             panic!("{manifest}")
         };
@@ -200,6 +205,30 @@ async fn a_server_is_looked_at_applied_and_called_and_a_change_stops_its_calls()
         .await;
     assert_eq!(listed, 1);
     invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn what_a_server_says_of_its_tools_is_told_without_its_secrets() {
+    const SECRET: &str = "hunter2-and-more";
+    let upstream = Upstream::with(&json!({"TOKEN": "secret://TOKEN"}));
+    let secrets = tempfile::tempdir().unwrap();
+    fs::write(secrets.path().join("TOKEN"), SECRET).unwrap();
+    let flags = ["--secrets", secrets.path().to_str().unwrap()];
+    let fleet = Fleet::start(Spec::with([]).workers(1, &flags)).await;
+    upstream.apply(&fleet).await;
+    let schema =
+        json!({"type": "object", "properties": {"a": {"type": "string", "default": SECRET}}});
+    let told = json!({"name": "count", "description": format!("sends {SECRET} on"), "inputSchema": schema});
+    fs::write(upstream.path("count.tool"), told.to_string()).unwrap();
+    let found = upstream.discover(&fleet, &[]).await;
+    let one = found.iter().find(|one| one.upstream == "count").unwrap();
+    let manifest = one.manifest.as_ref().unwrap().to_string();
+    assert!(
+        manifest.contains("[secret]") && !manifest.contains(SECRET),
+        "{manifest}"
+    );
+    let kept = "SELECT count(*) FROM toolfleet.calls WHERE result::text LIKE '%hunter2%'";
+    assert_eq!(fleet.count(kept).await, 0);
 }
 
 #[tokio::test]

@@ -225,6 +225,47 @@ async fn what_is_no_message_says_so_and_the_next_one_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_many_requests_are_at_work_and_a_further_one_is_overloaded() {
+    let witness = Witness::start().await;
+    let tools = [witness.tool("look", "read") + "timeout: 60s\n"];
+    let fleet = Fleet::start(Spec::with(tools)).await;
+    let mut client = Piped::start(&fleet, &[]);
+    witness.always("slow", Reply::DoneWhenReleased);
+    for id in 1..=64 {
+        client.call(id, "look", r#"{"what":"slow"}"#).await;
+    }
+    client.send(65, "tools/list", "").await;
+    let refused = client.hear().await;
+    assert_eq!(
+        (&refused["id"], &refused["error"]["code"]),
+        (&json!(65), &json!(-32_603)),
+        "{refused}"
+    );
+    assert_eq!(refused["error"]["data"]["code"], "overloaded", "{refused}");
+    // What is cancelled, and what is answered, is a place again.
+    client
+        .write("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":1}}\n")
+        .await;
+    let mut id = 65;
+    let listed = loop {
+        id += 1;
+        client.send(id, "tools/list", "").await;
+        let heard = client.hear().await;
+        if heard["error"].is_null() {
+            break heard;
+        }
+    };
+    assert!(listed["result"]["tools"].is_array(), "{listed}");
+    witness.release("slow");
+    for _answer in 2..=64 {
+        let heard = client.hear().await;
+        assert!(heard["error"].is_null(), "{heard}");
+    }
+    client.send(1_000, "tools/list", "").await;
+    client.result(1_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_its_client_gives_up_has_its_call_cancelled_and_no_answer() {
     let witness = Witness::start().await;
     let tools = [witness.tool("look", "read") + "timeout: 60s\n"];

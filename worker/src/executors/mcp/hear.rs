@@ -43,3 +43,28 @@ impl Hear {
             .report(fraction, masked.as_deref().unwrap_or(text));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::channel;
+
+    #[test]
+    fn what_a_server_says_of_its_work_is_told_without_secrets() {
+        let (progress, mut heard) = channel();
+        let hear = Hear {
+            progress,
+            token: "t".to_owned(),
+            secrets: vec!["hunter/2".into()],
+            stale: Arc::default(),
+        };
+        let mut last = || heard.reports.last().and_then(|report| report.message);
+        // As the status of a task comes.
+        hear.reports(None, "asked with hunter/2");
+        assert_eq!(last().as_deref(), Some("asked with [secret]"));
+        let params = r#"{"progressToken":"t","progress":1,"total":4,"message":"still hunter/2"}"#;
+        let params = RawValue::from_string(params.to_owned()).unwrap();
+        hear.told("notifications/progress", Some(&params));
+        assert_eq!(last().as_deref(), Some("still [secret]"));
+    }
+}
