@@ -301,7 +301,7 @@ pub(crate) fn prepare(
     let executor = worker.executors.of(manifest);
     let prepared = executor.and_then(|executor| {
         let prepared = executor.prepare(manifest, value, &worker.secrets)?;
-        Ok((prepared, executor.is_program()))
+        Ok((prepared, executor.is_program(manifest)))
     });
     match prepared {
         Ok((prepared, is_program)) => Ok(Rendered {

@@ -7,12 +7,12 @@ use fleet::{
     call::Effect,
     ids::{QueueName, ServerName},
     manifest::{ExecutorSpec, Manifest},
-    mcp::{discover_name, pin::PINNED},
+    mcp::discover_name,
     secrets::Secrets,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 use tokio::time::Instant;
 
 use crate::{
@@ -43,7 +43,8 @@ pub(crate) struct Discovering {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Discovered {
     /// Each as the server defines it, without what is not pinned.
-    tools: Vec<Value>,
+    #[schemars(with = "Vec<Value>")]
+    tools: Vec<Box<RawValue>>,
 }
 
 impl Tool for McpDiscover {
@@ -77,22 +78,13 @@ impl Tool for McpDiscover {
         let server: ServerName = asked.server.parse().map_err(|_no_name| unknown())?;
         let (executor, secrets) = self.0.as_ref().ok_or_else(unknown)?;
         let until = Instant::now() + context.remaining();
+        let tenant = context.tenant().parse().ok();
         let found = tokio::select! {
-            found = executor.discover(&server, secrets, until) => found,
+            found = executor.discover(&server, secrets, &tenant, until) => found,
             () = context.cancelled() => return Err(ToolError::not_started("the attempt had to end")),
         };
-        let definitions =
-            found.map_err(|failure| ToolError::not_started(failure.message.english()))?;
-        let pinned = |definition: Value| match definition {
-            Value::Object(mut fields) => {
-                fields.retain(|name, _| PINNED.contains(&name.as_str()));
-                Value::Object(fields)
-            }
-            other => other,
-        };
-        Ok(Discovered {
-            tools: definitions.into_iter().map(pinned).collect(),
-        })
+        let tools = found.map_err(|failure| ToolError::not_started(failure.message.english()))?;
+        Ok(Discovered { tools })
     }
 }
 

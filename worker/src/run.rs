@@ -176,7 +176,8 @@ impl Started {
         let lock = Arc::new(state_dir.hold(id)?);
         let interceptors = mem::take(&mut additions.interceptors).in_order();
         additions.native.add_reader(pool.clone());
-        let executors = executors(&config, &registry, &tools_bus, additions, &lock)?;
+        let programs = Programs::new(config.programs(), config.concurrency);
+        let executors = executors(&config, &registry, &tools_bus, additions, &lock, &programs)?;
         let start = StartContext {
             worker: config.name.clone(),
             lock: Arc::clone(&lock),
@@ -214,7 +215,7 @@ impl Started {
                 postgres.quarantines(),
             ))),
             endings: Semaphore::new(config.concurrency),
-            programs: Programs::new(config.programs(), config.concurrency),
+            programs,
             putting_back: PuttingBack::start(pool.clone(), no_program_slot(&config), &mut lanes),
             lacks: SaidLacks::default(),
             breakers: Arc::default(),
@@ -382,13 +383,15 @@ fn executors(
     tools_bus: &Bus,
     mut additions: Additions,
     lock: &Arc<WorkerLock>,
+    programs: &Programs,
 ) -> Result<Executors, HttpExecutorError> {
     let process = match &config.guard_program {
         Some(guard) => ProcessExecutor::new(guard.clone(), vec!["guard".into()], Arc::clone(lock)),
         None => ProcessExecutor::without_guard(),
     };
     let process = process.demanding(config.sandbox);
-    let mcp = McpExecutor::new(registry.clone(), config.egress.egress(), &process)?;
+    let mcp = McpExecutor::new(registry.clone(), config.egress.egress(), &process)?
+        .taking_slots_of(programs.clone());
     let secrets = Secrets::new(config.secrets.clone());
     additions
         .native

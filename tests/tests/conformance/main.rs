@@ -6,6 +6,8 @@ mod controls;
 mod http;
 mod mcp;
 mod mcp_hostile;
+mod mcp_long_lists;
+mod mcp_programs;
 mod native;
 mod nats;
 mod own_tool;

@@ -8,7 +8,7 @@ use fleet::{
     fencing::StateDir,
     ids::WorkerId,
     input::{Asked, ToolWish},
-    manifest::{AnyManifest, parse_any},
+    manifest::{AnyManifest, Manifest, parse_any},
     mcp::pin::Pin,
     outcome::{Outcome, OutcomeWord},
     registry::Registry,
@@ -20,7 +20,7 @@ use serde_json::{Value, json, value::RawValue};
 use tempfile::TempDir;
 use tokio::time::Instant;
 use worker::executors::{
-    AttemptContext, Executor, Returned, mcp::McpExecutor, process::ProcessExecutor,
+    AttemptContext, Executor, Prepared, Returned, mcp::McpExecutor, process::ProcessExecutor,
 };
 
 use super::mcp::{SERVER, definition, start};
@@ -28,10 +28,11 @@ use super::mcp::{SERVER, definition, start};
 const AMPLE: Duration = Duration::from_secs(20);
 
 /// A worker's executor, and one server.
-struct Scene {
-    executor: McpExecutor,
+pub(crate) struct Scene {
+    pub(crate) executor: McpExecutor,
     server: TempDir,
-    child: Option<Child>,
+    pub(crate) child: Option<Child>,
+    pub(crate) secrets: Secrets,
     _state: TempDir,
 }
 
@@ -45,7 +46,7 @@ impl Drop for Scene {
 }
 
 impl Scene {
-    fn http(revision: &str) -> Self {
+    pub(crate) fn http(revision: &str) -> Self {
         let server = tempfile::tempdir().unwrap();
         let (child, port) = start(revision, server.path());
         let url = format!("http://127.0.0.1:{port}/mcp");
@@ -57,7 +58,7 @@ impl Scene {
         )
     }
 
-    fn stdio(revision: &str) -> Self {
+    pub(crate) fn stdio(revision: &str) -> Self {
         let server = tempfile::tempdir().unwrap();
         let command = json!(["python3", SERVER, "stdio", revision, server.path()]);
         Self::of(
@@ -68,7 +69,12 @@ impl Scene {
         )
     }
 
-    fn of(server: TempDir, child: Option<Child>, transport: &Value, on_change: &str) -> Self {
+    pub(crate) fn of(
+        server: TempDir,
+        child: Option<Child>,
+        transport: &Value,
+        on_change: &str,
+    ) -> Self {
         super::provider();
         let state = tempfile::tempdir().unwrap();
         let lock = StateDir::open(state.path())
@@ -86,27 +92,28 @@ impl Scene {
             executor: McpExecutor::new(registry, Egress::default(), &programs).unwrap(),
             server,
             child,
+            secrets: Secrets::new(None),
             _state: state,
         }
     }
 
-    fn effects(&self) -> usize {
+    pub(crate) fn effects(&self) -> usize {
         let text = fs::read_to_string(self.path("effects")).unwrap_or_default();
         text.lines().count()
     }
 
-    fn begun(&self) -> usize {
+    pub(crate) fn begun(&self) -> usize {
         let files = fs::read_dir(self.server.path()).unwrap().flatten();
         files
             .filter(|file| file.file_name().to_string_lossy().ends_with(".begun"))
             .count()
     }
 
-    fn path(&self, file: &str) -> std::path::PathBuf {
+    pub(crate) fn path(&self, file: &str) -> std::path::PathBuf {
         self.server.path().join(file)
     }
 
-    fn pids(&self) -> Vec<String> {
+    pub(crate) fn pids(&self) -> Vec<String> {
         let files = fs::read_dir(self.server.path()).unwrap().flatten();
         let names = files.filter_map(|file| file.file_name().into_string().ok());
         names
@@ -114,25 +121,38 @@ impl Scene {
             .collect()
     }
 
-    async fn run_in(&self, tool: &str, effect: Effect, context: AttemptContext) -> Returned {
-        let pin = Pin::of(&definition(tool));
-        let executor =
-            json!({"mcp": {"server": "s", "tool": tool, "pin": pin.whole, "shape": pin.shape}});
-        let manifest = super::manifest(effect, &executor, &json!({"output_limit": 1_000_000}));
-        let prepared = self
-            .executor
-            .prepare(&manifest, &json!({"a": 1}), &Secrets::new(None));
-        prepared.unwrap().run(context).await
+    pub(crate) async fn run_in(
+        &self,
+        tool: &str,
+        effect: Effect,
+        context: AttemptContext,
+    ) -> Returned {
+        self.prepared(tool, effect).run(context).await
     }
 
-    async fn run(&self, tool: &str, effect: Effect) -> Outcome {
+    pub(crate) fn prepared(&self, tool: &str, effect: Effect) -> Box<dyn Prepared> {
+        let prepared =
+            self.executor
+                .prepare(&manifest(tool, effect), &json!({"a": 1}), &self.secrets);
+        prepared.unwrap()
+    }
+
+    pub(crate) async fn run(&self, tool: &str, effect: Effect) -> Outcome {
         let returned = self.run_in(tool, effect, conformance::context(AMPLE)).await;
         assert!(!returned.left_behind);
         returned.outcome
     }
 }
 
-fn word(outcome: &Outcome) -> (OutcomeWord, Option<Code>) {
+/// Of a tool of the server.
+pub(crate) fn manifest(tool: &str, effect: Effect) -> Manifest {
+    let pin = Pin::of(&definition(tool));
+    let executor =
+        json!({"mcp": {"server": "s", "tool": tool, "pin": pin.whole, "shape": pin.shape}});
+    super::manifest(effect, &executor, &json!({"output_limit": 1_000_000}))
+}
+
+pub(crate) fn word(outcome: &Outcome) -> (OutcomeWord, Option<Code>) {
     (
         outcome.word(),
         outcome.failure().map(|failure| failure.code),

@@ -16,11 +16,17 @@ CARRIER, REVISION, FOLDER = sys.argv[1:4]
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 PLAIN = {"type": "object"}
 NAMES = ("echo facts no secret crash hang slow endless garbage silent nul given work ask task_ok task_no task_hang progress"
-         " invalid internal odd late twice other long effect_then_crash structured count large").split()
+         " invalid internal odd late twice other long effect_then_crash structured count large"
+         " tell mute pings noise").split()
 
 
 def tools():
-    tools = [{"name": name, "description": f"does {name}", "inputSchema": PLAIN} for name in NAMES]
+    names = list(NAMES)
+    if os.path.exists(os.path.join(FOLDER, "tools")):
+        # So many in all.
+        with open(os.path.join(FOLDER, "tools")) as file:
+            names += [f"more_{number}" for number in range(int(file.read()) - len(names))]
+    tools = [{"name": name, "description": f"does {name}", "inputSchema": PLAIN} for name in names]
     for name in sorted(os.listdir(FOLDER)):
         # A test changes what the server says of its tools.
         if name.endswith(".tool"):
@@ -55,6 +61,22 @@ def text(words, **more):
     return {"content": [{"type": "text", "text": words}], **more}
 
 
+def replies():
+    """What the client has answered to what this server asked."""
+    path = os.path.join(FOLDER, "replies")
+    if not os.path.exists(path):
+        return []
+    with open(path) as file:
+        return [json.loads(line) for line in file]
+
+
+def replied(message):
+    message.pop("params", None)
+    message.pop("raw", None)
+    with open(os.path.join(FOLDER, "replies"), "a") as file:
+        file.write(json.dumps(message) + "\n")
+
+
 class Failure(Exception):
     def __init__(self, code, message="x"):
         super().__init__(message)
@@ -85,6 +107,29 @@ def call(params, headers, gone, tell):  # noqa: C901
     if name == "secret":
         token = os.environ.get("TOKEN") or headers.get("X-Token")
         return text(f"the token {token} is wrong", isError=True)
+    if name == "tell":
+        # Not before the test wants to know it.
+        while not os.path.exists(os.path.join(FOLDER, "tell")):
+            time.sleep(0.01)
+        return text(f"the token is {os.environ.get('TOKEN')}")
+    if name == "mute":
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return text("nobody hears it")
+    if name == "pings":
+        if CARRIER == "http":
+            return "pings"
+        for number in range(3):
+            tell({"jsonrpc": "2.0", "id": f"p-{number}", "method": "ping"})
+        tell({"jsonrpc": "2.0", "id": "r-1", "method": "roots/list"})
+        while len(replies()) < 4:
+            time.sleep(0.01)
+        return {"content": [], "structuredContent": replies()}
+    if name == "noise":
+        for large in (70_000, 3_000_000):
+            tell({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": "x" * large, "progress": 1}})
+            tell({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": [0] * (large // 3)}})
+            tell({"jsonrpc": "2.0", "id": "x" * large, "method": "ping"})
+        return text("x" * 500_000)
     if name == "given":
         return {"content": [], "structuredContent": {
             "environment": {k: v for k, v in os.environ.items() if k not in ("PATH", "HOME", "LANG", "TOKEN", "PWD", "OLDPWD", "_") and "PYENV" not in k} if CARRIER == "stdio" else {},
@@ -251,6 +296,9 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def refuse(self, status, code, about):
+        # Some servers put every error of the protocol into a success.
+        if os.path.exists(os.path.join(FOLDER, "always-200")):
+            status = 200
         self.send(status, json.dumps({**about, "error": {"code": code, "message": "x"}}).encode(), Content_Type="application/json")
 
     def do_POST(self):
@@ -258,6 +306,9 @@ class Handler(BaseHTTPRequestHandler):
         message = json.loads(body)
         message.setdefault("params", {})["raw"] = body.decode()
         if "id" not in message:
+            return self.send(202)
+        if "method" not in message:
+            replied(message)
             return self.send(202)
         about = {"jsonrpc": "2.0", "id": message["id"]}
         name, method = self.headers.get("Mcp-Name"), message["method"]
@@ -289,6 +340,20 @@ class Handler(BaseHTTPRequestHandler):
         if came is None or came == "crash":
             self.close_connection = True
             return None
+        if came == "pings":
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Connection", "close")
+            self.end_headers()
+            self.close_connection = True
+            pings = [{"jsonrpc": "2.0", "id": number, "method": "ping"} for number in range(100)]
+            self.wfile.write("".join(f"data: {json.dumps(ping)}\n\n" for ping in pings).encode())
+            self.wfile.flush()
+            while len(replies()) < 32:
+                time.sleep(0.01)
+            result = {**about, "result": {"resultType": "complete", **text("done")}}
+            self.wfile.write(f"data: {json.dumps(result)}\n\n".encode())
+            return None
         if came == "endless":
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
@@ -316,7 +381,11 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def serve_http():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    port = 0
+    if os.path.exists(os.path.join(FOLDER, "port")):
+        with open(os.path.join(FOLDER, "port")) as file:
+            port = int(file.read())
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True
     print(server.server_address[1], flush=True)
     # The server ends with who started it.
@@ -350,6 +419,11 @@ def serve_stdio():
     for line in sys.stdin:
         message = json.loads(line)
         message.setdefault("params", {})["raw"] = line
+        if os.path.exists(os.path.join(FOLDER, f"{os.getpid()}.frozen")):
+            continue
+        if "method" not in message:
+            replied(message)
+            continue
         if "id" not in message:
             if message["method"] == "notifications/cancelled":
                 flag = cancelled.get(message["params"]["requestId"])

@@ -36,14 +36,16 @@ struct Upstream {
 impl Upstream {
     /// A server on stdio that the calls of a worker share.
     fn new() -> Self {
-        Self::with(&json!({}))
+        Self::with("shared", &json!({}))
     }
 
-    /// The same with these variables.
-    fn with(env: &Value) -> Self {
+    /// A server on stdio whose processes live so long and have these variables.
+    fn with(lifetime: &str, env: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let command = json!(["python3", SERVER, "stdio", "modern", folder.path()]);
-        let manifest = json!({"kind": "mcp_server", "name": "up", "version": 1, "transport": {"stdio": {"command": command, "env": env}}});
+        let transport = json!({"stdio": {"command": command, "env": env, "lifetime": lifetime}});
+        let manifest =
+            json!({"kind": "mcp_server", "name": "up", "version": 1, "transport": transport});
         let Ok(AnyManifest::McpServer(server)) = parse_any(&manifest.to_string()) else {
             panic!("{manifest}")
         };
@@ -210,7 +212,7 @@ async fn a_server_is_looked_at_applied_and_called_and_a_change_stops_its_calls()
 #[tokio::test]
 async fn what_a_server_says_of_its_tools_is_told_without_its_secrets() {
     const SECRET: &str = "hunter2-and-more";
-    let upstream = Upstream::with(&json!({"TOKEN": "secret://TOKEN"}));
+    let upstream = Upstream::with("shared", &json!({"TOKEN": "secret://TOKEN"}));
     let secrets = tempfile::tempdir().unwrap();
     fs::write(secrets.path().join("TOKEN"), SECRET).unwrap();
     let flags = ["--secrets", secrets.path().to_str().unwrap()];
@@ -286,5 +288,50 @@ async fn what_a_worker_that_is_killed_shared_is_in_doubt_and_nothing_of_it_lives
     })
     .await;
     assert_eq!((upstream.effects(), upstream.names(".begun").len()), (2, 3));
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn programs_of_calls_and_of_looks_take_the_slots_of_programs() {
+    let witness = Witness::start().await;
+    let upstream = Upstream::with("call", &json!({}));
+    let spec = Spec::with([]).workers(1, &["--programs", "1"]);
+    let fleet = Fleet::start(spec).await;
+    upstream.apply(&fleet).await;
+    let found = upstream.discover(&fleet, &[]).await;
+    let before = upstream.names(".pid").len();
+    for tool in ["tell", "count"] {
+        let manifest = manifest_of(&found, tool);
+        fleet
+            .apply(&serde_json::to_string(&manifest).unwrap())
+            .await;
+    }
+    let mut telling = None;
+    until_so("the tool to be known", async || {
+        let call = fleet.submit("up_tell", &json!({})).key("tell");
+        let call = call.asynchronous().await;
+        telling = Some(call.clone());
+        call.code() != "unknown_tool"
+    })
+    .await;
+    until_so("it to begin", async || upstream.names(".begun").len() == 1).await;
+    let tool = discover_name(&upstream.server.queue);
+    let looking = fleet.submit(tool.as_str(), &json!({"server": "up"}));
+    let looking = looking.asynchronous().await.call_id();
+    let counting = fleet.submit("up_count", &json!({})).key("count");
+    let counting = counting.asynchronous().await.call_id();
+    // The look gives its attempt up: it has found no slot. The call has not begun one.
+    until_so("the look to find no slot", async || {
+        let given_up = "SELECT count(*) FROM toolfleet.ended_attempts WHERE outcome = 'not_started' AND error::text LIKE '%slot%'";
+        fleet.count(given_up).await > 0
+    })
+    .await;
+    assert_eq!(upstream.names(".pid").len(), before + 1);
+    assert_eq!(upstream.names(".begun").len(), 1);
+    fs::write(upstream.path("tell"), "").unwrap();
+    for call in [telling.unwrap().call_id(), looking, counting] {
+        fleet.until_state(call, "succeeded").await;
+    }
+    assert_eq!(upstream.effects(), 1);
     invariants::hold(&fleet, &witness).await;
 }

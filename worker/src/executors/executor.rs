@@ -45,8 +45,8 @@ pub trait Executor: Send + Sync {
         manifest.executor.target()
     }
 
-    /// Whether each attempt starts a program, of which a worker runs only a few at a time (`--programs`).
-    fn is_program(&self) -> bool {
+    /// Whether each attempt of the tool starts a program, of which a worker runs only a few at a time (`--programs`).
+    fn is_program(&self, _manifest: &Manifest) -> bool {
         false
     }
 

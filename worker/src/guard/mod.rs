@@ -28,6 +28,7 @@
 
 mod frame;
 mod orphans;
+mod output;
 mod sandbox;
 mod serve;
 mod tree;

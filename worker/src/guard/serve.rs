@@ -32,6 +32,7 @@ use tokio::signal::unix::SignalKind;
 use super::{
     THIS_PROGRAM,
     frame::{self, Ending, GuardReport, NotStarted, Start},
+    output,
     sandbox::{self, Excess, Launch, Tmp},
     tree,
 };
@@ -247,6 +248,9 @@ fn begin(
     let fifo = start.fifo.clone().map(|(folder, _)| Tmp::made(folder));
     let files = start.files.clone().map(Tmp::made);
     let input = start.stdin.clone().map(|(folder, _)| Tmp::made(folder));
+    if input.is_some() {
+        output::let_go();
+    }
     if let Some(stdin) = stdin {
         to_feeder.send(stdin).expect("the feeder waits for it");
     }

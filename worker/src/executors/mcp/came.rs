@@ -42,6 +42,11 @@ pub(super) enum CutOff {
     Stopped(StopReason),
 }
 
+/// Whether a status says that the request is not one for this server, and neither who may ask nor how often.
+const fn is_refusal(status: u16) -> bool {
+    matches!(status, 400..=499) && !matches!(status, 401 | 403 | 408 | 429)
+}
+
 impl Came {
     /// The error of the protocol that it has.
     pub(super) fn error(&self) -> Option<&RpcError> {
@@ -65,9 +70,18 @@ impl Came {
                 .is_some_and(|error| (-32022..=-32020).contains(&error.code))
     }
 
-    /// Whether it says that the request names something that is not there, or is made wrongly.
-    pub(super) fn is_about_parameters(&self) -> bool {
-        self.error().is_some_and(|error| error.code == -32602)
+    /// Whether it may be of a server that is not what it was: it answers, and knows neither the tool nor this way of asking. Tools that
+    /// say no do so with a result.
+    pub(super) fn may_be_of_another_server(&self) -> bool {
+        match self {
+            Self::Answer(RpcAnswer::Error(_)) => true,
+            Self::Status(came) => is_refusal(came.status),
+            Self::Answer(RpcAnswer::Result(..))
+            | Self::TooLarge(..)
+            | Self::NoAnswer(_)
+            | Self::NotSent(_)
+            | Self::CutOff(_) => false,
+        }
     }
 
     /// Of an outcome of the HTTP client that has no status.

@@ -7,7 +7,7 @@ use std::sync::{
 
 use serde_json::value::RawValue;
 
-use super::message;
+use super::message::ToldProgress;
 use crate::executors::{Progress, redact::redact};
 use secrecy::SecretString;
 
@@ -28,11 +28,18 @@ impl Hear {
         match (method, params) {
             ("notifications/tools/list_changed", _) => self.stale.store(true, Ordering::Release),
             ("notifications/progress", Some(params)) => {
-                if let Some((fraction, text)) = message::progress(params, &self.token) {
-                    self.reports(fraction, &text);
+                if let Some(told) = ToldProgress::read(params) {
+                    self.progressed(&told);
                 }
             }
             (_, _) => {}
+        }
+    }
+
+    /// The same of progress, which may be another attempt's.
+    pub(super) fn progressed(&self, told: &ToldProgress) {
+        if told.token == self.token {
+            self.reports(told.fraction, &told.words);
         }
     }
 

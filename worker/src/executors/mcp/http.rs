@@ -14,11 +14,12 @@ use reqwest::{
 };
 
 use super::{
+    aside::{self, LONG},
     came::{Came, HttpStatus},
     cut::AttemptEnd,
     headers,
     hear::Hear,
-    message::{self, Incoming, Request, Revision, RpcAnswer},
+    message::{self, ASKED_ID_MAX, Incoming, Request, Revision, RpcAnswer, is_id, no_answer},
     skim::Skim,
 };
 use crate::executors::http::{sse::Events, transport, words};
@@ -29,6 +30,8 @@ const ENVELOPE_MAX: usize = 64 * 1024;
 const SKIMMED_MAX: usize = 64 * 1024 * 1024;
 /// The most bytes of a stream beside its answer.
 const STREAM_MAX: usize = 16 * 1024 * 1024;
+/// How many questions of a server are answered on the stream of one call.
+const QUESTIONS_MAX: usize = 32;
 /// How long a message that nobody answers may take.
 const NOTICE_MAX: Duration = Duration::from_secs(2);
 
@@ -169,6 +172,13 @@ impl HttpTarget {
     }
 }
 
+/// What has ended the reading of a stream.
+enum Streamed {
+    Over(Came),
+    /// The answer, which has still to be read.
+    Long(Vec<u8>),
+}
+
 /// Reads the answer to one request.
 struct Reading<'a> {
     target: &'a HttpTarget,
@@ -241,7 +251,7 @@ impl Reading<'_> {
                 Err(_broken) => return Came::NoAnswer(broke_off()),
             }
         }
-        match message::read(&body) {
+        match aside::read(body).await {
             Ok(Incoming::Answer { id, answer })
                 if id.as_ref().is_some_and(|id| is_id(id.get(), self.id))
                     || (id.is_none() && matches!(answer, RpcAnswer::Error(_))) =>
@@ -260,7 +270,7 @@ impl Reading<'_> {
     async fn stream(&self, mut response: Response) -> Came {
         let mut events = Events::skimming(self.limit.saturating_add(ENVELOPE_MAX));
         let mut room = self.limit.max(SKIMMED_MAX).saturating_add(STREAM_MAX);
-        let mut asked = Vec::new();
+        let (mut asked, mut may_ask) = (Vec::new(), QUESTIONS_MAX);
         loop {
             let chunk = match response.chunk().await {
                 Ok(Some(chunk)) => chunk,
@@ -277,26 +287,38 @@ impl Reading<'_> {
                 let data = event.data?;
                 if event.is_cut {
                     let is_ours = event.skim.id() == self.id.to_string().as_bytes();
-                    return is_ours.then(|| Came::TooLarge(event.skim.came(), data));
+                    return is_ours
+                        .then(|| Streamed::Over(Came::TooLarge(event.skim.came(), data)));
+                }
+                if data.len() > LONG {
+                    // What is told or asked is never so long.
+                    let is_ours =
+                        event.skim.is_answer() && event.skim.id() == self.id.to_string().as_bytes();
+                    return is_ours.then_some(Streamed::Long(data));
                 }
                 match message::read(&data) {
                     Ok(Incoming::Answer { id, answer }) => {
                         let is_ours = id.is_some_and(|id| is_id(id.get(), self.id));
-                        is_ours.then_some(Came::Answer(answer))
+                        is_ours.then_some(Streamed::Over(Came::Answer(answer)))
                     }
                     Ok(Incoming::Told { method, params }) => {
                         self.hear.told(&method, params.as_deref());
                         None
                     }
                     Ok(Incoming::Asked { id, method }) => {
-                        asked.push(message::reply(&id, &method));
+                        if may_ask > 0 && id.get().len() <= ASKED_ID_MAX {
+                            may_ask -= 1;
+                            asked.push(message::reply(&id, &method));
+                        }
                         None
                     }
                     Err(_no_message) => None,
                 }
             });
-            if let Some(came) = came {
-                return came;
+            match came {
+                Some(Streamed::Over(came)) => return came,
+                Some(Streamed::Long(data)) => return aside::read_answer(data, self.id).await,
+                None => {}
             }
             for reply in asked.drain(..) {
                 let session = self.session.as_ref();
@@ -316,24 +338,10 @@ impl Reading<'_> {
     }
 }
 
-/// Whether an id as it is written is this number: servers write it back as it was.
-pub(super) fn is_id(written: &str, id: u64) -> bool {
-    written.trim() == id.to_string()
-}
-
 fn broke_off() -> ToolFailure {
     let why = Message::fixed(
         "the MCP server's answer broke off in the middle",
         "MCP 服务器返回结果时中途断开",
     );
     ToolFailure::new(Code::Unavailable, why)
-}
-
-pub(super) fn no_answer(why: Message) -> ToolFailure {
-    let what = fleet::said!(
-        "what the MCP server sent cannot be used: {why}",
-        "MCP 服务器发来的内容无法使用：{why}",
-        why
-    );
-    ToolFailure::new(Code::OutputInvalid, what)
 }

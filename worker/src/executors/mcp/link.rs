@@ -1,9 +1,12 @@
 //! What a worker keeps of each server between attempts: what it is, and the process of one on stdio that calls share.
+//!
+//! A server is learnt of by a task of its own, which every attempt that needs it waits for: one whose time is short neither ends that
+//! nor holds up the others.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -11,39 +14,43 @@ use std::{
 
 use fleet::{
     ids::ServerName,
-    manifest::{Lifetime, McpServer, McpTransport},
+    manifest::McpServer,
     outcome::ToolFailure,
-    said,
-    wire::code::Code,
+    wire::{code::Code, message::Message},
 };
 use secrecy::SecretString;
-use tokio::{sync::Mutex as AsyncMutex, time::Instant};
-use tokio_util::task::TaskTracker;
+use tokio::{sync::watch, time::Instant};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
 use super::{
     answer::cut_off,
-    came::{Came, HttpStatus},
+    connection::{Connection, Greeting},
     cut::AttemptEnd,
     hear::Hear,
-    http::HttpTarget,
-    peer::{Carrier, Connection, FRESH, Peer, not_connected},
+    peer::{Carrier, Peer, not_connected},
+    shared_program::{Serves, SharedProgram},
     stdio::ServerProcess,
+    way::{ProgramWay, ServerWay},
 };
-use crate::executors::process::GuardCommand;
+use crate::executors::Stop;
 
-/// The pause before a program is started again: it doubles with every end, up to the longest.
-const PAUSE_FIRST: Duration = Duration::from_millis(100);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// A program that lived for so long has not failed at its start.
-const LIVED: Duration = Duration::from_secs(60);
+/// How long a worker believes what a server said of its tools.
+const FRESH: Duration = Duration::from_secs(300);
+/// How long it believes so at least, whatever answers to calls make it doubt: the model's own wrong argument must not have a list of
+/// thousands of tools read for each call.
+const BELIEVED_MIN: Duration = Duration::from_secs(10);
+/// How long learning of a server may take in all.
+const LEARN_MAX: Duration = Duration::from_secs(60);
 
 /// The servers of a worker.
 #[derive(Debug, Default)]
 pub(super) struct ServerLinks {
     links: Mutex<HashMap<ServerName, Arc<ServerLink>>>,
-    /// The tasks of programs.
+    /// The tasks of programs, and those that learn of servers.
     pub(super) tasks: TaskTracker,
+    /// Ends the latter.
+    end: CancellationToken,
 }
 
 /// A server, as a worker reaches it.
@@ -51,29 +58,32 @@ pub(super) struct ServerLinks {
 pub(super) struct ServerLink {
     pub(super) server: Arc<McpServer>,
     pub(super) ids: AtomicU64,
-    /// Set when the server has said that its tools have changed.
+    /// Set when the server has said that its tools have changed, or may be another one.
     pub(super) stale: Arc<AtomicBool>,
-    known: AsyncMutex<Known>,
+    known: Mutex<Known>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     connection: Option<Arc<Connection>>,
-    process: Option<Arc<ServerProcess>>,
-    started_at: Option<Instant>,
-    /// How often in a row the program has ended soon.
-    ends: u32,
-    not_before: Option<Instant>,
+    program: SharedProgram,
+    learning: Option<Learning>,
+    /// How often something was begun to be learnt.
+    begun: u64,
 }
 
-/// How a server is reached by one attempt, with the secrets resolved.
-pub(super) enum ServerWay {
-    Http(Box<HttpTarget>),
-    Stdio {
-        guard: Arc<GuardCommand>,
-        command: Vec<String>,
-        env: BTreeMap<String, SecretString>,
-    },
+/// Something that is being learnt.
+#[derive(Debug, Clone)]
+struct Learning {
+    number: u64,
+    learnt: watch::Receiver<Option<Result<Learnt, ToolFailure>>>,
+}
+
+/// What was learnt: what the server is, reached over this carrier.
+#[derive(Debug, Clone)]
+struct Learnt {
+    carrier: Carrier,
+    connection: Arc<Connection>,
 }
 
 /// A server that is ready to be asked.
@@ -82,6 +92,14 @@ pub(super) struct Ready {
     pub(super) connection: Arc<Connection>,
     /// Whether the program is this attempt's own.
     pub(super) is_own: bool,
+    /// The secrets that its answers may have.
+    pub(super) masked: Vec<SecretString>,
+}
+
+/// How far a server is known.
+enum Standing {
+    Known(Learnt),
+    Learning(Learning),
 }
 
 impl ServerLinks {
@@ -101,7 +119,7 @@ impl ServerLinks {
             server: Arc::clone(server),
             ids: AtomicU64::new(first_id()),
             stale: Arc::default(),
-            known: AsyncMutex::default(),
+            known: Mutex::default(),
         });
         links.insert(server.name.clone(), Arc::clone(&link));
         link
@@ -109,6 +127,7 @@ impl ServerLinks {
 
     /// Forgets all of them, which ends their programs.
     pub(super) fn clear(&self) {
+        self.end.cancel();
         self.links
             .lock()
             .expect("no thread panics while holding the links")
@@ -124,130 +143,147 @@ fn first_id() -> u64 {
 }
 
 impl ServerLink {
-    /// A server that is ready to be asked: one that is known, unless what it said of its tools is old or it has said that they changed.
+    /// A server that is ready to be asked, over HTTP or with a program that calls share: one that is known, unless what it said of its
+    /// tools is old or it has said that they changed.
     ///
     /// # Errors
     ///
     /// It cannot be reached, or does not say what it is. Nothing of a call was sent.
     pub(super) async fn ready(
-        &self,
+        self: &Arc<Self>,
         way: &ServerWay,
+        masked: &[SecretString],
+        links: &ServerLinks,
+        cut: &AttemptEnd,
+    ) -> Result<Ready, ToolFailure> {
+        let Learnt {
+            carrier,
+            connection,
+        } = match self.standing(way, masked, links)? {
+            Standing::Known(learnt) => learnt,
+            Standing::Learning(Learning { mut learnt, .. }) => {
+                let learnt = tokio::select! {
+                    biased;
+                    learnt = learnt.wait_for(Option::is_some) => learnt,
+                    why = cut.told() => return Err(cut_off(why)),
+                };
+                let learnt = learnt.ok().and_then(|learnt| learnt.clone());
+                learnt.unwrap_or_else(|| Err(given_up()))?
+            }
+        };
+        Ok(Ready {
+            carrier: match way {
+                // With its own headers.
+                ServerWay::Http(target) => Carrier::Http(target.clone()),
+                ServerWay::Stdio(_) => carrier,
+            },
+            connection,
+            is_own: false,
+            masked: self.known().program.masks(masked),
+        })
+    }
+
+    /// The same with a program that is this attempt's own.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub(super) async fn own(
+        &self,
+        way: &ProgramWay,
+        masked: &[SecretString],
         tasks: &TaskTracker,
         cut: &AttemptEnd,
         hear: &Hear,
     ) -> Result<Ready, ToolFailure> {
-        let hear = Hear {
-            stale: Arc::clone(&self.stale),
-            ..hear.clone()
-        };
-        if let ServerWay::Stdio {
-            guard,
-            command,
-            env,
-        } = way
-            && matches!(
-                self.server.transport,
-                McpTransport::Stdio {
-                    lifetime: Lifetime::Call,
-                    ..
-                }
-            )
-        {
-            let process = ServerProcess::start(guard, command, env, &self.stale, tasks)?;
-            let carrier = Carrier::Stdio(process);
-            let connection = self.connect(&carrier, cut, &hear).await;
-            return match connection {
-                Ok(connection) => Ok(Ready {
-                    carrier,
-                    connection,
-                    is_own: true,
-                }),
-                Err(failure) => {
-                    carrier.end().await;
-                    Err(failure)
-                }
-            };
+        let process = self.start(way, tasks)?;
+        let carrier = Carrier::Stdio(process);
+        match self.connect(&carrier, cut, hear).await {
+            Ok(connection) => Ok(Ready {
+                carrier,
+                connection,
+                is_own: true,
+                masked: masked.to_vec(),
+            }),
+            Err(failure) => {
+                carrier.end().await;
+                Err(failure)
+            }
         }
-        let mut known = tokio::select! {
-            biased;
-            known = self.known.lock() => known,
-            why = cut.told() => return Err(cut_off(why)),
-        };
+    }
+
+    /// How far the server is known. Begins to learn of it where that is needed and has not begun.
+    fn standing(
+        self: &Arc<Self>,
+        way: &ServerWay,
+        masked: &[SecretString],
+        links: &ServerLinks,
+    ) -> Result<Standing, ToolFailure> {
+        let mut known = self.known();
         let carrier = match way {
             ServerWay::Http(target) => Carrier::Http(target.clone()),
-            ServerWay::Stdio {
-                guard,
-                command,
-                env,
-            } => {
-                let open = known.process.as_ref().filter(|process| process.is_open());
-                match open {
-                    Some(process) => Carrier::Stdio(Arc::clone(process)),
-                    None => {
-                        known.connection = None;
-                        known.may_start()?;
-                        let process =
-                            ServerProcess::start(guard, command, env, &self.stale, tasks)?;
-                        known.started_at = Some(Instant::now());
-                        known.process = Some(Arc::clone(&process));
-                        Carrier::Stdio(process)
-                    }
+            ServerWay::Stdio(way) => match known.program.serves(way)? {
+                Serves::Current(process) => Carrier::Stdio(process),
+                Serves::Start => {
+                    known.connection = None;
+                    known.learning = None;
+                    let process = self.start(way, &links.tasks)?;
+                    known.program.started(Arc::clone(&process), way, masked);
+                    Carrier::Stdio(process)
                 }
-            }
+            },
         };
-        if let Some(connection) = &known.connection {
+        let is_stale = self.stale.load(Ordering::Acquire);
+        let fresh = known.connection.as_ref().filter(|connection| {
             let is_fresh = connection.listed_at.elapsed() < FRESH;
-            if is_fresh && !self.stale.load(Ordering::Acquire) {
-                return Ok(Ready {
-                    carrier,
-                    connection: Arc::clone(connection),
-                    is_own: false,
-                });
-            }
-            // Before it asks: what changes while it does is looked at again.
-            self.stale.store(false, Ordering::Release);
-            let peer = Peer {
-                carrier: &carrier,
-                ids: &self.ids,
-                cut,
-                hear: &hear,
-            };
-            let greeting = connection.greeting.clone();
-            match peer.list(&greeting).await {
-                Ok(definitions) => {
-                    let connection = Arc::new(Connection::of(greeting, &definitions));
-                    known.connection = Some(Arc::clone(&connection));
-                    return Ok(Ready {
-                        carrier,
-                        connection,
-                        is_own: false,
-                    });
-                }
-                // It has forgotten the session, or is another server now: a new handshake.
-                Err(Came::Status(HttpStatus {
-                    status: 400 | 404, ..
-                })) => known.connection = None,
-                Err(came) => {
-                    self.stale.store(true, Ordering::Release);
-                    return Err(not_connected(came));
-                }
-            }
+            is_fresh && !is_stale
+        });
+        if let Some(connection) = fresh {
+            return Ok(Standing::Known(Learnt {
+                carrier,
+                connection: Arc::clone(connection),
+            }));
         }
-        let connection = self
-            .connect(&carrier, cut, &hear)
-            .await
-            .inspect_err(|_failure| {
-                // A program that does not say what it is may be half dead.
-                if let Carrier::Stdio(process) = &carrier {
-                    process.close();
-                }
-            })?;
-        known.connection = Some(Arc::clone(&connection));
-        Ok(Ready {
+        let learning = known.learning.as_ref();
+        // One whose task is gone learns nothing any more.
+        let learning = learning.filter(|learning| learning.learnt.has_changed().is_ok());
+        if let Some(learning) = learning {
+            return Ok(Standing::Learning(learning.clone()));
+        }
+        known.begun += 1;
+        let (tell, learnt) = watch::channel(None);
+        let learning = Learning {
+            number: known.begun,
+            learnt,
+        };
+        known.learning = Some(learning.clone());
+        let greeting = known.connection.as_ref();
+        let greeting = greeting.map(|connection| connection.greeting.clone());
+        // Before it asks: what changes while it does is looked at again.
+        self.stale.store(false, Ordering::Release);
+        let learns = Learns {
+            link: Arc::clone(self),
+            number: learning.number,
             carrier,
-            connection,
-            is_own: false,
-        })
+            greeting,
+            cut: AttemptEnd {
+                until: Instant::now() + LEARN_MAX,
+                stop: Stop::under(links.end.clone()),
+            },
+        };
+        links.tasks.spawn(async move {
+            let learnt = learns.learn().await;
+            tell.send_replace(Some(learnt));
+        });
+        Ok(Standing::Learning(learning))
+    }
+
+    fn start(
+        &self,
+        way: &ProgramWay,
+        tasks: &TaskTracker,
+    ) -> Result<Arc<ServerProcess>, ToolFailure> {
+        ServerProcess::start(&way.guard, &way.command, &way.env.0, &self.stale, tasks)
     }
 
     async fn connect(
@@ -256,20 +292,19 @@ impl ServerLink {
         cut: &AttemptEnd,
         hear: &Hear,
     ) -> Result<Arc<Connection>, ToolFailure> {
-        self.stale.store(false, Ordering::Release);
         let peer = Peer {
             carrier,
             ids: &self.ids,
             cut,
             hear,
         };
-        let (greeting, definitions) = peer.connect().await?;
-        Ok(Arc::new(Connection::of(greeting, &definitions)))
+        let (greeting, tools) = peer.connect().await?;
+        Ok(Arc::new(Connection::of(greeting, tools)))
     }
 
     /// Forgets what the server is: its session is gone.
-    pub(super) async fn forget(&self, connection: &Arc<Connection>) {
-        let mut known = self.known.lock().await;
+    pub(super) fn forget(&self, connection: &Arc<Connection>) {
+        let mut known = self.known();
         if known
             .connection
             .as_ref()
@@ -278,41 +313,97 @@ impl ServerLink {
             known.connection = None;
         }
     }
-}
 
-impl Known {
-    /// Whether the program may be started now: after an end it rests, and longer after each.
-    fn may_start(&mut self) -> Result<(), ToolFailure> {
-        let now = Instant::now();
-        if let Some(started) = self.started_at.take() {
-            self.ends = if started.elapsed() > LIVED {
-                1
-            } else {
-                self.ends + 1
-            };
-            let pause = PAUSE_FIRST * 2_u32.saturating_pow((self.ends - 1).min(16));
-            self.not_before = Some(now + pause.min(PAUSE_MAX));
+    /// The answer to a call may mean that the server has other tools now, or is another: it is looked at again, unless that was done
+    /// just before.
+    pub(super) fn doubt(&self, connection: &Connection) {
+        if connection.listed_at.elapsed() >= BELIEVED_MIN {
+            self.stale.store(true, Ordering::Release);
         }
-        let left = self.not_before.map(|at| at.saturating_duration_since(now));
-        match left.filter(|left| !left.is_zero()) {
-            None => Ok(()),
-            Some(left) => {
-                let what = said!(
-                    "the MCP server has ended, and is started again after a pause",
-                    "MCP 服务器已经结束，稍后会重新启动"
-                );
-                Err(ToolFailure::new(Code::Unavailable, what).with_retry_after(Some(left)))
-            }
-        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known
+            .lock()
+            .expect("no thread panics while holding what is known")
     }
 }
 
-impl Carrier {
-    /// Ends a program, and waits until all its processes are gone; false: one may be left.
-    pub(super) async fn end(&self) -> bool {
-        match self {
-            Self::Http(_) => true,
-            Self::Stdio(process) => process.end().await,
+/// The worker ends, or the task failed.
+fn given_up() -> ToolFailure {
+    let what = Message::fixed(
+        "the worker has given up asking the MCP server what it is",
+        "worker 已放弃询问 MCP 服务器的情况",
+    );
+    ToolFailure::new(Code::Unavailable, what)
+}
+
+/// Learns what a server is.
+struct Learns {
+    link: Arc<ServerLink>,
+    number: u64,
+    carrier: Carrier,
+    /// As which it was known.
+    greeting: Option<Greeting>,
+    cut: AttemptEnd,
+}
+
+impl Learns {
+    async fn learn(self) -> Result<Learnt, ToolFailure> {
+        let learnt = self.look().await;
+        let mut known = self.link.known();
+        // Another program may serve by now.
+        let is_newest = known
+            .learning
+            .as_ref()
+            .is_some_and(|learning| learning.number == self.number);
+        if is_newest {
+            known.learning = None;
+            match &learnt {
+                Ok(connection) => known.connection = Some(Arc::clone(connection)),
+                Err(_) => self.link.stale.store(true, Ordering::Release),
+            }
         }
+        drop(known);
+        let carrier = self.carrier;
+        learnt.map(|connection| Learnt {
+            carrier,
+            connection,
+        })
+    }
+
+    async fn look(&self) -> Result<Arc<Connection>, ToolFailure> {
+        let hear = Hear {
+            stale: Arc::clone(&self.link.stale),
+            ..Hear::default()
+        };
+        let peer = Peer {
+            carrier: &self.carrier,
+            ids: &self.link.ids,
+            cut: &self.cut,
+            hear: &hear,
+        };
+        if let Some(greeting) = &self.greeting {
+            match (peer.list(greeting).await, &self.carrier) {
+                (Ok(tools), _) => return Ok(Arc::new(Connection::of(greeting.clone(), tools))),
+                // It has forgotten the session, or is another server now: a new handshake.
+                (Err(came), Carrier::Http(_)) if came.may_be_of_another_server() => {}
+                (Err(came), Carrier::Http(_)) => return Err(not_connected(came)),
+                (Err(came), Carrier::Stdio(process)) => {
+                    // It answers nothing any more, or nonsense, and is started again; where others wait for it, it may only be busy.
+                    if process.is_idle() {
+                        process.close();
+                    }
+                    return Err(not_connected(came));
+                }
+            }
+        }
+        let connected = self.link.connect(&self.carrier, &self.cut, &hear).await;
+        connected.inspect_err(|_failure| {
+            // A program that does not say what it is may be half dead.
+            if let Carrier::Stdio(process) = &self.carrier {
+                process.close();
+            }
+        })
     }
 }

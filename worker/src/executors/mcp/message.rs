@@ -1,6 +1,10 @@
 //! The messages of the protocol: what we send, with arguments byte for byte, and what a message that came is. Pure.
 
-use fleet::{outcome::ToolFailure, wire::message::Message};
+use fleet::{
+    outcome::ToolFailure,
+    said,
+    wire::{code::Code, message::Message},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{
     Map, Value, json,
@@ -8,6 +12,9 @@ use serde_json::{
 };
 
 use crate::executors::{AttemptContext, output};
+
+/// The most bytes of the id of a question that is answered.
+pub(super) const ASKED_ID_MAX: usize = 256;
 
 /// A revision of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -251,13 +258,32 @@ struct AnyMessage {
     error: Option<RpcError>,
 }
 
+/// Whether an id as it is written is this number: servers write it back as it was.
+pub(super) fn is_id(written: &str, id: u64) -> bool {
+    written.trim() == id.to_string()
+}
+
+/// What came cannot be used, for this reason.
+pub(super) fn no_answer(why: Message) -> ToolFailure {
+    let what = said!(
+        "what the MCP server sent cannot be used: {why}",
+        "MCP 服务器发来的内容无法使用：{why}",
+        why
+    );
+    ToolFailure::new(Code::OutputInvalid, what)
+}
+
+pub(super) fn no_message() -> Message {
+    Message::fixed("it is no message of MCP", "它不是 MCP 消息")
+}
+
 /// What the bytes are. A batch, a member that stands twice, and an answer with both a result and an error are nothing.
 ///
 /// # Errors
 ///
 /// A sentence: they are no message.
 pub(super) fn read(bytes: &[u8]) -> Result<Incoming, Message> {
-    let none = || Message::fixed("it is no message of MCP", "它不是 MCP 消息");
+    let none = no_message;
     let (json, mended) = output::json(bytes)?;
     if !json.get().trim_start().starts_with('{') {
         return Err(none());
@@ -286,28 +312,46 @@ pub(super) fn read(bytes: &[u8]) -> Result<Incoming, Message> {
     }
 }
 
-/// How far a tool says it is, of the attempt with this token.
-pub(super) fn progress(params: &RawValue, token: &str) -> Option<(Option<f64>, String)> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct ProgressParams {
-        progress_token: Value,
-        #[serde(default)]
-        progress: Option<f64>,
-        #[serde(default)]
-        total: Option<f64>,
-        #[serde(default)]
-        message: Option<String>,
+/// How far a tool says it is.
+#[derive(Debug, PartialEq)]
+pub(super) struct ToldProgress {
+    /// Of the attempt that it is about.
+    pub(super) token: String,
+    pub(super) fraction: Option<f64>,
+    pub(super) words: String,
+}
+
+impl ToldProgress {
+    /// The most bytes of a token: those that this client gives are the ids of attempts.
+    const TOKEN_MAX: usize = 64;
+
+    /// Of the parameters of `notifications/progress`; `None`: they are none, or have a token that this client never gives.
+    pub(super) fn read(params: &RawValue) -> Option<Self> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct ProgressParams<'a> {
+            #[serde(borrow)]
+            progress_token: &'a RawValue,
+            #[serde(default)]
+            progress: Option<f64>,
+            #[serde(default)]
+            total: Option<f64>,
+            #[serde(default)]
+            message: Option<String>,
+        }
+        let told: ProgressParams<'_> = serde_json::from_str(params.get()).ok()?;
+        let token = Some(told.progress_token.get()).filter(|token| token.len() <= Self::TOKEN_MAX);
+        let token = serde_json::from_str(token?).ok()?;
+        let fraction = match (told.progress, told.total) {
+            (Some(done), Some(total)) if total > 0.0 => Some(done / total),
+            (_, _) => None,
+        };
+        Some(Self {
+            token,
+            fraction,
+            words: told.message.unwrap_or_default(),
+        })
     }
-    let told: ProgressParams = serde_json::from_str(params.get()).ok()?;
-    if told.progress_token != token {
-        return None;
-    }
-    let fraction = match (told.progress, told.total) {
-        (Some(done), Some(total)) if total > 0.0 => Some(done / total),
-        (_, _) => None,
-    };
-    Some((fraction, told.message.unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -386,17 +430,31 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_of_its_attempt() {
-        let of = |text: &str| progress(&RawValue::from_string(text.to_owned()).unwrap(), "t");
+    fn progress_names_its_attempt_with_a_token_of_bounded_length() {
+        let of = |text: &str| ToldProgress::read(&RawValue::from_string(text.to_owned()).unwrap());
+        let told = |fraction, words: &str| {
+            Some(ToldProgress {
+                token: "t".to_owned(),
+                fraction,
+                words: words.to_owned(),
+            })
+        };
         assert_eq!(
             of(r#"{"progressToken":"t","progress":1,"total":4,"message":"m"}"#),
-            Some((Some(0.25), "m".to_owned()))
+            told(Some(0.25), "m")
         );
         assert_eq!(
-            of(r#"{"progressToken":"t","progress":7}"#),
-            Some((None, String::new()))
+            of(r#"{"progressToken":"\u0074","progress":7}"#),
+            told(None, "")
         );
-        assert_eq!(of(r#"{"progressToken":"u","progress":1,"total":4}"#), None);
-        assert_eq!(of(r#"{"progressToken":"t","progress":"x"}"#), None);
+        for other in [
+            r#"{"progressToken":7,"progress":1,"total":4}"#,
+            r#"{"progressToken":["t"],"progress":1}"#,
+            r#"{"progressToken":"t","progress":"x"}"#,
+            r#"{"progress":1}"#,
+            &format!(r#"{{"progressToken":"{}","progress":1}}"#, "t".repeat(64)),
+        ] {
+            assert_eq!(of(other), None, "{other}");
+        }
     }
 }

@@ -1,66 +1,70 @@
 //! Tools of MCP servers: one `tools/call`, and what its answer proves.
 //!
 //! `message` is what goes out and comes in, `headers` what goes beside it over HTTP, `answer` what an answer means; these are pure.
-//! `http` and `stdio` carry requests, `peer` learns what a server is, `link` keeps that between attempts, `task` follows a call that a
-//! server goes on with. `skim` knows what a message is that is too large to be kept. This file makes one attempt of it.
+//! `way` is how a server is reached. `http` and `stdio` carry requests (`serving` and `line` read what a program writes), `peer` learns what
+//! a server is, with its `list` of tools and the `definition` of each; `link` keeps that between attempts as a `connection`, and the
+//! `shared_program` of calls; `task` follows a call that a server goes on with; `discover` looks at what there is. `skim` knows what a
+//! message is that is too large to be kept, `aside` reads what is long elsewhere. This file makes one attempt of it.
 
 mod answer;
+mod aside;
 mod came;
+mod connection;
 mod cut;
+mod definition;
+mod discover;
 mod headers;
 mod hear;
 mod http;
+mod line;
 mod link;
+mod list;
 mod message;
 mod peer;
+mod serving;
+mod shared_program;
 pub(in crate::executors) mod skim;
 mod stdio;
 mod task;
+mod way;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 
 use fleet::{
     call::Effect,
     egress::Egress,
     ids::ServerName,
-    manifest::{ExecutorSpec, Manifest, McpServer, McpSpec, McpTransport},
+    manifest::{ExecutorSpec, Lifetime, Manifest, McpServer, McpSpec, McpTransport},
     outcome::{Outcome, ToolFailure},
     registry::Registry,
     said,
     secrets::Secrets,
     telemetry::metrics,
-    wire::{code::Code, message::Message},
+    wire::code::Code,
 };
 use futures_util::{FutureExt, future::BoxFuture};
-use reqwest::{
-    Url,
-    header::{HeaderMap, HeaderName, HeaderValue},
-};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use serde_json::{Value, json, value::RawValue};
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use self::{
     answer::{AnswerRules, CallResult},
     came::Came,
+    connection::Greeting,
     cut::AttemptEnd,
     hear::Hear,
-    http::{Clients, HttpTarget},
-    link::{Ready, ServerLink, ServerLinks, ServerWay},
+    http::Clients,
+    link::{Ready, ServerLink, ServerLinks},
     message::{CallParams, Request},
     peer::{Carrier, Peer},
-    stdio::ServerProcess,
+    way::ServerWay,
 };
 use super::{
-    AttemptContext, Executor, Prepared, Returned, Stop,
+    AttemptContext, Executor, Prepared, Returned,
     http::{HttpExecutorError, transport},
     process::{GuardCommand, ProcessExecutor},
-    redact::{hidden, missing_secret, veil, veiled},
+    redact::{hidden, veil},
 };
+use crate::programs::Programs;
 
 /// Runs tools of MCP servers.
 #[derive(Debug, Clone)]
@@ -69,6 +73,8 @@ pub struct McpExecutor {
     clients: Clients,
     guard: Option<Arc<GuardCommand>>,
     links: Arc<ServerLinks>,
+    /// The slots that programs take which are started to be looked at; `None`: there is no bound.
+    programs: Option<Programs>,
 }
 
 impl McpExecutor {
@@ -91,58 +97,15 @@ impl McpExecutor {
             },
             guard: programs.guard_command(),
             links: Arc::default(),
+            programs: None,
         })
     }
 
-    /// What a server says of its tools, now: over a connection, or with a process, of its own.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be reached, or does not say.
-    pub(crate) async fn discover(
-        &self,
-        server: &ServerName,
-        secrets: &Secrets,
-        until: Instant,
-    ) -> Result<Vec<Value>, ToolFailure> {
-        let server = self.server(server)?;
-        let (way, masked) = self.way(&server, secrets)?;
-        let hear = Hear::default();
-        let cut = AttemptEnd {
-            until,
-            stop: Stop::under(CancellationToken::new()),
-        };
-        let carrier = match way {
-            ServerWay::Http(target) => Carrier::Http(target),
-            ServerWay::Stdio {
-                guard,
-                command,
-                env,
-            } => {
-                let stale = Arc::default();
-                Carrier::Stdio(ServerProcess::start(
-                    &guard,
-                    &command,
-                    &env,
-                    &stale,
-                    &self.links.tasks,
-                )?)
-            }
-        };
-        let peer = Peer {
-            carrier: &carrier,
-            ids: &AtomicU64::new(1),
-            cut: &cut,
-            hear: &hear,
-        };
-        let found = peer.connect().await;
-        carrier.end().await;
-        let without_secrets = |definition: Value| {
-            let text = veiled(&definition.to_string(), &masked);
-            text.and_then(|text| serde_json::from_str(&text).ok())
-                .unwrap_or(definition)
-        };
-        found.map(|(_, definitions)| definitions.into_iter().map(without_secrets).collect())
+    /// Has programs that are started to be looked at take slots of these.
+    #[must_use]
+    pub(crate) fn taking_slots_of(mut self, programs: Programs) -> Self {
+        self.programs = Some(programs);
+        self
     }
 
     fn server(&self, name: &ServerName) -> Result<Arc<McpServer>, ToolFailure> {
@@ -160,90 +123,19 @@ impl McpExecutor {
         server: &McpServer,
         secrets: &Secrets,
     ) -> Result<(ServerWay, Vec<SecretString>), ToolFailure> {
-        let is_secret = |value: &str| value.starts_with(Secrets::SCHEME);
-        let resolve = |value: &str| {
-            secrets
-                .resolve(value)
-                .map_err(|error| missing_secret(&error))
-        };
-        let mut masked = Vec::new();
-        match &server.transport {
-            McpTransport::Http { url, headers } => {
-                let url = Url::parse(url).map_err(|_unfit| {
-                    ToolFailure::new(
-                        Code::ToolGone,
-                        Message::fixed(
-                            "the URL of the MCP server cannot be used: correct its manifest",
-                            "MCP 服务器的 URL 无法使用：请修改它的清单",
-                        ),
-                    )
-                })?;
-                let mut fields = HeaderMap::new();
-                for (name, value) in headers {
-                    let secret = resolve(value)?;
-                    fields.insert(header_name(name)?, header_value(name, &secret)?);
-                    if is_secret(value) {
-                        masked.push(secret);
-                    }
-                }
-                let target = HttpTarget {
-                    clients: self.clients.clone(),
-                    url,
-                    headers: fields,
-                };
-                Ok((ServerWay::Http(Box::new(target)), masked))
-            }
-            McpTransport::Stdio { command, env, .. } => {
-                let guard = self.guard.clone().ok_or_else(|| {
-                    let what = Message::fixed(
-                        "this worker has no guard_program, so it runs no MCP servers on stdio",
-                        "这个 worker 没有 guard_program，不能运行 stdio 上的 MCP 服务器",
-                    );
-                    ToolFailure::new(Code::Unavailable, what)
-                })?;
-                let mut resolved = std::collections::BTreeMap::new();
-                for (name, value) in env {
-                    let secret = resolve(value)?;
-                    if is_secret(value) {
-                        masked.push(secret.clone());
-                    }
-                    resolved.insert(name.clone(), secret);
-                }
-                let way = ServerWay::Stdio {
-                    guard,
-                    command: command.clone(),
-                    env: resolved,
-                };
-                Ok((way, masked))
-            }
-        }
+        ServerWay::to(server, secrets, &self.clients, self.guard.as_ref())
     }
 }
 
-fn header_name(name: &str) -> Result<HeaderName, ToolFailure> {
-    HeaderName::from_bytes(name.as_bytes()).map_err(|_unfit| {
-        let what = said!(
-            "{name:?} in the manifest of the MCP server is not a header name",
-            "MCP 服务器清单中的 {name:?} 不是请求头的名字"
-        );
-        ToolFailure::new(Code::ToolGone, what)
-    })
-}
-
-fn header_value(name: &str, secret: &SecretString) -> Result<HeaderValue, ToolFailure> {
-    let text = secret.expose_secret();
-    let value = HeaderValue::from_bytes(text.as_bytes())
-        .ok()
-        .filter(|_| !text.chars().any(char::is_control));
-    let mut value = value.ok_or_else(|| {
-        let what = said!(
-            "the value for the header {name} holds a control character: store it without",
-            "请求头 {name} 的值含有控制字符：请去掉后再存"
-        );
-        ToolFailure::new(Code::Unavailable, what)
-    })?;
-    value.set_sensitive(true);
-    Ok(value)
+/// Whether each call has a program of its own.
+fn has_own_program(server: &McpServer) -> bool {
+    matches!(
+        server.transport,
+        McpTransport::Stdio {
+            lifetime: Lifetime::Call,
+            ..
+        }
+    )
 }
 
 fn spec(manifest: &Manifest) -> Result<&McpSpec, ToolFailure> {
@@ -261,6 +153,11 @@ fn spec(manifest: &Manifest) -> Result<&McpSpec, ToolFailure> {
 }
 
 impl Executor for McpExecutor {
+    fn is_program(&self, manifest: &Manifest) -> bool {
+        let server = spec(manifest).and_then(|spec| self.server(&spec.server));
+        server.is_ok_and(|server| has_own_program(&server))
+    }
+
     fn check(&self, manifest: &Manifest, secrets: &Secrets) -> Result<(), ToolFailure> {
         metrics().has_pinned_tool(&manifest.name);
         let server = self.server(&spec(manifest)?.server)?;
@@ -283,7 +180,7 @@ impl Executor for McpExecutor {
             way,
             arguments: arguments.clone(),
             key_argument: idempotency.and_then(|how| how.argument.clone()),
-            hidden: hidden(masked.clone(), manifest.redact_results),
+            redact_results: manifest.redact_results,
             rules: AnswerRules {
                 effect: manifest.effect,
                 errors: spec.errors,
@@ -310,8 +207,7 @@ struct McpAttempt {
     arguments: Value,
     key_argument: Option<String>,
     rules: AnswerRules,
-    /// Masked in the answer.
-    hidden: Vec<SecretString>,
+    redact_results: bool,
 }
 
 impl Prepared for McpAttempt {
@@ -321,41 +217,50 @@ impl Prepared for McpAttempt {
         {
             members.insert(name, Value::String(context.idempotency_key.clone()));
         }
-        async move {
-            let hidden = std::mem::take(&mut self.hidden);
-            context.progress.hide(&hidden);
-            let returned = self.attempt(&context).await;
-            Returned {
-                outcome: veil(returned.outcome, &hidden),
-                ..returned
-            }
-        }
-        .boxed()
+        async move { self.attempt(&context).await }.boxed()
     }
 }
 
 impl McpAttempt {
-    async fn attempt(&self, context: &AttemptContext) -> Returned {
+    async fn attempt(&mut self, context: &AttemptContext) -> Returned {
         let cut = AttemptEnd::of(context);
         if let Some(why) = cut.is_over() {
             return Outcome::NotStarted(answer::before_anything(why)).into();
         }
+        let mut ready = match self.ready(&cut).await {
+            Ok(ready) => ready,
+            Err(failure) => return Outcome::NotStarted(failure).into(),
+        };
+        self.rules.secrets = std::mem::take(&mut ready.masked);
+        let hidden = hidden(self.rules.secrets.clone(), self.redact_results);
+        context.progress.hide(&hidden);
         let hear = Hear {
             progress: context.progress.clone(),
             token: context.attempt_id.to_string(),
             secrets: self.rules.secrets.clone(),
             stale: Arc::clone(&self.link.stale),
         };
-        let ready = self
-            .link
-            .ready(&self.way, &self.links.tasks, &cut, &hear)
-            .await;
-        let ready = match ready {
-            Ok(ready) => ready,
-            Err(failure) => return Outcome::NotStarted(failure).into(),
-        };
         let (outcome, is_answered) = self.call(&ready, context, &cut, &hear).await;
-        self.settle(&ready, outcome, is_answered).await
+        let returned = self.settle(&ready, outcome, is_answered).await;
+        Returned {
+            outcome: veil(returned.outcome, &hidden),
+            ..returned
+        }
+    }
+
+    /// The server, ready to be asked.
+    async fn ready(&self, cut: &AttemptEnd) -> Result<Ready, ToolFailure> {
+        let (link, masked) = (&self.link, &self.rules.secrets);
+        match &self.way {
+            ServerWay::Stdio(way) if has_own_program(&link.server) => {
+                let hear = Hear {
+                    stale: Arc::clone(&link.stale),
+                    ..Hear::default()
+                };
+                link.own(way, masked, &self.links.tasks, cut, &hear).await
+            }
+            way => link.ready(way, masked, &self.links, cut).await,
+        }
     }
 
     /// Makes the call. Beside what it came to: whether the server is done with it.
@@ -414,10 +319,9 @@ impl McpAttempt {
         if matches!(came, Came::CutOff(_)) {
             self.withdraw(&peer, greeting, id).await;
         } else if came.is_of_another_server() {
-            self.link.forget(connection).await;
-        } else if came.is_about_parameters() {
-            // It may not have the tool any more.
-            self.link.stale.store(true, Ordering::Release);
+            self.link.forget(connection);
+        } else if came.may_be_of_another_server() {
+            self.link.doubt(connection);
         }
         let is_answered = matches!(came, Came::Answer(_) | Came::TooLarge(..));
         match self.rules.class(came) {
@@ -431,7 +335,7 @@ impl McpAttempt {
 
     /// Tells a server on stdio that nobody waits any more. Over HTTP the closed connection says it, and to a server of the older revision
     /// a message.
-    async fn withdraw(&self, peer: &Peer<'_>, greeting: &peer::Greeting, id: u64) {
+    async fn withdraw(&self, peer: &Peer<'_>, greeting: &Greeting, id: u64) {
         let is_told = match peer.carrier {
             Carrier::Stdio(_) => true,
             Carrier::Http(_) => greeting.revision != message::Revision::Modern,

@@ -1,7 +1,6 @@
-//! What a worker knows of a server: which revision it speaks, its session, and what it says of its tools.
+//! Asks a server: which revision it speaks, its session, and what it says of its tools.
 
 use std::{
-    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -10,8 +9,6 @@ use std::{
 };
 
 use fleet::{
-    manifest::{McpSpec, OnChange},
-    mcp::pin::Pin,
     outcome::ToolFailure,
     said,
     wire::{code::Code, message::Message},
@@ -19,31 +16,28 @@ use fleet::{
 use reqwest::header::HeaderValue;
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
-use tokio::time::Instant;
+use tokio::time::sleep;
 
 use super::{
     answer::cut_off,
     came::{Came, CutOff},
+    connection::Greeting,
     cut::AttemptEnd,
-    headers::MirroredArguments,
     hear::Hear,
     http::{Exchanged, HttpTarget, RequestHeaders},
+    list::{KeptTools, ToolList, ToolsPage, too_large, unfit_list},
     message::{self, Request, Revision, RpcAnswer},
     stdio::ServerProcess,
 };
 
-/// How long a worker believes what a server said of its tools.
-pub(super) const FRESH: Duration = Duration::from_secs(300);
-/// How long learning what a server is may take.
+/// How long asking a server for its tools may take, and learning what one over HTTP is.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// How long a program may be silent to the newer revision before it is taken for one of the older.
+/// How long a program may take to start and to say what it is.
+const START_MAX: Duration = Duration::from_secs(30);
+/// How long a program may be silent to the newer revision before it is greeted in the older one too.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
-/// The most bytes of one page of tools, the most pages, and the most tools.
-const PAGE_MAX: usize = 8 * 1024 * 1024;
-const PAGES_MAX: usize = 200;
-const TOOLS_MAX: usize = 10_000;
-/// The most bytes of all pages.
-const PAGES_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// The most bytes of an answer to a greeting.
+const GREETING_MAX: usize = 1024 * 1024;
 
 /// How a server is reached.
 #[derive(Debug, Clone)]
@@ -52,83 +46,18 @@ pub(super) enum Carrier {
     Stdio(Arc<ServerProcess>),
 }
 
-/// What a server is.
-#[derive(Debug)]
-pub(super) struct Connection {
-    pub(super) greeting: Greeting,
-    tools: HashMap<String, KnownTool>,
-    pub(super) listed_at: Instant,
-}
-
-/// Which revision a server speaks, and its session, if it has one.
-#[derive(Debug, Clone)]
-pub(super) struct Greeting {
-    pub(super) revision: Revision,
-    pub(super) session: Option<HeaderValue>,
-}
-
-/// What is known of a tool.
-#[derive(Debug)]
-pub(super) struct KnownTool {
-    pin: Pin,
-    mirrored: Result<MirroredArguments, String>,
-}
-
-impl Connection {
-    /// Of what a server says of its tools.
-    pub(super) fn of(greeting: Greeting, definitions: &[Value]) -> Self {
-        let tools = definitions.iter().filter_map(|definition| {
-            let name = definition["name"].as_str()?.to_owned();
-            let tool = KnownTool {
-                pin: Pin::of(definition),
-                mirrored: MirroredArguments::of(&definition["inputSchema"]),
-            };
-            Some((name, tool))
-        });
-        Self {
-            greeting,
-            tools: tools.collect(),
-            listed_at: Instant::now(),
+impl Carrier {
+    /// Ends a program, and waits until all its processes are gone; false: one may be left.
+    pub(super) async fn end(&self) -> bool {
+        match self {
+            Self::Http(_) => true,
+            Self::Stdio(process) => process.end().await,
         }
     }
-
-    /// The tool of a call, where the server still says what it said when that was applied.
-    ///
-    /// # Errors
-    ///
-    /// It does not: `tool_changed`, and nothing was started.
-    pub(super) fn tool(
-        &self,
-        spec: &McpSpec,
-        on_change: OnChange,
-    ) -> Result<&MirroredArguments, ToolFailure> {
-        let server = &spec.server;
-        let changed = |what: Message| Err(ToolFailure::new(Code::ToolChanged, what));
-        let Some(tool) = self.tools.get(&spec.tool) else {
-            return changed(said!(
-                "the MCP server {server} has no such tool any more",
-                "MCP 服务器 {server} 已经没有这个工具"
-            ));
-        };
-        let is_same_shape = spec.shape.as_ref() == Some(&tool.pin.shape);
-        if tool.pin.whole != spec.pin && !(on_change == OnChange::Warn && is_same_shape) {
-            return changed(said!(
-                "the MCP server {server} says something else of this tool than when it was applied",
-                "MCP 服务器 {server} 对这个工具的描述与应用时不同"
-            ));
-        }
-        if tool.pin.whole != spec.pin {
-            tracing::warn!(%server, tool = spec.tool, "the MCP server describes a tool in other words than when it was applied");
-        }
-        tool.mirrored.as_ref().map_err(|why| {
-            let what = said!(
-                "the MCP server {server} defines this tool in a way that cannot be called: {why}",
-                "MCP 服务器 {server} 对这个工具的定义无法调用：{why}"
-            );
-            ToolFailure::new(Code::ToolGone, what)
-        })
-    }
 }
+
+/// A first page of tools, or what came instead.
+type FirstPage<K> = Result<(ToolList<K>, ToolsPage), Came>;
 
 /// Asks a server, within an attempt.
 pub(super) struct Peer<'a> {
@@ -205,54 +134,108 @@ impl Peer<'_> {
     /// # Errors
     ///
     /// It does not say. Nothing of a call was sent.
-    pub(super) async fn connect(&self) -> Result<(Greeting, Vec<Value>), ToolFailure> {
-        let cut = self.cut.within(CONNECT_MAX);
-        let peer = Peer { cut: &cut, ..*self };
-        let modern = Greeting {
-            revision: Revision::Modern,
-            session: None,
-        };
-        let first = match self.carrier {
-            Carrier::Http(_) => match peer.page(None, &modern).await {
-                Err(refused)
-                    if refused
-                        .error()
-                        .is_some_and(|error| error.names_as_spoken(modern.revision)) =>
-                {
-                    peer.page(None, &modern).await
-                }
-                first => first,
-            },
+    pub(super) async fn connect<K: KeptTools>(&self) -> Result<(Greeting, K), ToolFailure> {
+        match self.carrier {
+            Carrier::Http(_) => {
+                let cut = self.cut.within(CONNECT_MAX);
+                Peer { cut: &cut, ..*self }.connect_over_http().await
+            }
             Carrier::Stdio(_) => {
-                let cut = cut.within(SILENCE_MAX);
-                Peer { cut: &cut, ..peer }.page(None, &modern).await
+                let cut = self.cut.within(START_MAX);
+                Peer { cut: &cut, ..*self }.connect_to_program().await
             }
-        };
-        let is_modern = match &first {
-            Ok(page) => page.is_modern,
-            Err(Came::CutOff(CutOff::TimedOut)) => {
-                !matches!(self.carrier, Carrier::Stdio(_)) || cut.is_over().is_some()
-            }
-            // What a server of the older revision may say to a request before its handshake.
-            Err(Came::Answer(RpcAnswer::Error(_))) => false,
-            Err(Came::Status(came)) => {
-                !(400..500).contains(&came.status) || matches!(came.status, 401 | 403 | 429)
-            }
-            Err(_other) => true,
-        };
-        if is_modern {
-            let first = first.map_err(not_connected)?;
-            let tools = peer.rest(first, &modern).await?;
-            return Ok((modern, tools));
         }
-        match (peer.initialize().await, first) {
-            (Ok(greeting), _) => {
-                let first = peer.page(None, &greeting).await.map_err(not_connected)?;
-                let tools = peer.rest(first, &greeting).await?;
-                Ok((greeting, tools))
+    }
+
+    async fn connect_over_http<K: KeptTools>(&self) -> Result<(Greeting, K), ToolFailure> {
+        let first = self.first_page().await;
+        if is_decided(&first) {
+            return self.modern(first).await;
+        }
+        let greeted = self.initialize().await;
+        self.settle(first, greeted).await
+    }
+
+    /// A program that is silent may be one of the older revision, which passes over what comes before its handshake, or one that is
+    /// still starting. So it is greeted too, and whatever it answers first says what it is.
+    async fn connect_to_program<K: KeptTools>(&self) -> Result<(Greeting, K), ToolFailure> {
+        let mut asked = Box::pin(self.first_page());
+        let soon = tokio::select! {
+            biased;
+            first = &mut asked => Some(first),
+            () = sleep(SILENCE_MAX) => None,
+        };
+        if let Some(first) = soon {
+            if is_decided(&first) {
+                return self.modern(first).await;
             }
+            let greeted = self.initialize().await;
+            return self.settle(first, greeted).await;
+        }
+        let mut greeting = Box::pin(self.initialize());
+        tokio::select! {
+            biased;
+            first = &mut asked => {
+                if is_decided(&first) {
+                    return self.modern(first).await;
+                }
+                let greeted = greeting.await;
+                self.settle(first, greeted).await
+            }
+            greeted = &mut greeting => match greeted {
+                Ok(greeting) => self.older(greeting).await,
+                // It knows no handshake, so it will answer the newer revision.
+                Err(why) => {
+                    let first = asked.await;
+                    self.settle(first, Err(why)).await
+                }
+            }
+        }
+    }
+
+    async fn first_page<K: KeptTools>(&self) -> FirstPage<K> {
+        let modern = Greeting::modern();
+        let first = self.page(ToolList::default(), None, &modern).await;
+        match first {
+            // Some servers refuse the first request of a client.
+            Err(refused)
+                if refused
+                    .error()
+                    .is_some_and(|error| error.names_as_spoken(modern.revision)) =>
+            {
+                self.page(ToolList::default(), None, &modern).await
+            }
+            first => first,
+        }
+    }
+
+    async fn modern<K: KeptTools>(
+        &self,
+        first: FirstPage<K>,
+    ) -> Result<(Greeting, K), ToolFailure> {
+        let modern = Greeting::modern();
+        let first = first.map_err(not_connected)?;
+        let tools = self.rest(first, &modern).await.map_err(not_connected)?;
+        Ok((modern, tools))
+    }
+
+    async fn older<K: KeptTools>(&self, greeting: Greeting) -> Result<(Greeting, K), ToolFailure> {
+        let first = self.page(ToolList::default(), None, &greeting).await;
+        let first = first.map_err(not_connected)?;
+        let tools = self.rest(first, &greeting).await.map_err(not_connected)?;
+        Ok((greeting, tools))
+    }
+
+    /// What a server is that was greeted because its first answer did not say it.
+    async fn settle<K: KeptTools>(
+        &self,
+        first: FirstPage<K>,
+        greeted: Result<Greeting, ToolFailure>,
+    ) -> Result<(Greeting, K), ToolFailure> {
+        match (greeted, first) {
+            (Ok(greeting), _) => self.older(greeting).await,
             // It has answered, and knows no handshake.
-            (Err(_), Ok(page)) => Ok((modern.clone(), peer.rest(page, &modern).await?)),
+            (Err(_), Ok(first)) => self.modern(Ok(first)).await,
             (Err(why), Err(_)) => Err(why),
         }
     }
@@ -262,11 +245,11 @@ impl Peer<'_> {
     /// # Errors
     ///
     /// It does not say.
-    pub(super) async fn list(&self, greeting: &Greeting) -> Result<Vec<Value>, Came> {
+    pub(super) async fn list<K: KeptTools>(&self, greeting: &Greeting) -> Result<K, Came> {
         let cut = self.cut.within(CONNECT_MAX);
         let peer = Peer { cut: &cut, ..*self };
-        let first = peer.page(None, greeting).await?;
-        peer.rest(first, greeting).await.map_err(Came::NotSent)
+        let first = peer.page(ToolList::default(), None, greeting).await?;
+        peer.rest(first, greeting).await
     }
 
     async fn initialize(&self) -> Result<Greeting, ToolFailure> {
@@ -279,7 +262,8 @@ impl Peer<'_> {
             "capabilities": message::capabilities(legacy.revision),
             "clientInfo": message::client_info(),
         });
-        let Exchanged { came, session } = self.ask("initialize", &params, &legacy, PAGE_MAX).await;
+        let Exchanged { came, session } =
+            self.ask("initialize", &params, &legacy, GREETING_MAX).await;
         let result = match came {
             Came::Answer(RpcAnswer::Result(result, _)) => result,
             other => return Err(not_connected(other)),
@@ -304,78 +288,49 @@ impl Peer<'_> {
         Ok(greeting)
     }
 
-    async fn page(&self, cursor: Option<&str>, greeting: &Greeting) -> Result<ToolsPage, Came> {
+    /// The next page of a list.
+    async fn page<K: KeptTools>(
+        &self,
+        list: ToolList<K>,
+        cursor: Option<&str>,
+        greeting: &Greeting,
+    ) -> FirstPage<K> {
         let params = match cursor {
             Some(cursor) => json!({ "cursor": cursor }),
             None => json!({}),
         };
-        let Exchanged { came, .. } = self.ask("tools/list", &params, greeting, PAGE_MAX).await;
-        match came {
+        let asked = self.ask("tools/list", &params, greeting, list.room());
+        match asked.await.came {
             Came::Answer(RpcAnswer::Result(result, _)) => {
-                ToolsPage::read(&result).ok_or_else(|| Came::NoAnswer(unfit_list()))
+                list.with(result).await.map_err(Came::NoAnswer)
             }
             other => Err(other),
         }
     }
 
     /// All tools, from the first page on.
-    async fn rest(&self, first: ToolsPage, greeting: &Greeting) -> Result<Vec<Value>, ToolFailure> {
-        let ToolsPage {
-            mut tools,
-            mut next,
-            mut bytes,
-            ..
-        } = first;
-        for _page in 1..PAGES_MAX {
-            let Some(cursor) = next.take() else { break };
-            let page = self
-                .page(Some(&cursor), greeting)
-                .await
-                .map_err(not_connected)?;
-            bytes += page.bytes;
-            tools.extend(page.tools);
-            next = page.next;
-            if bytes > PAGES_BYTES_MAX || tools.len() > TOOLS_MAX {
-                break;
-            }
+    async fn rest<K: KeptTools>(
+        &self,
+        (mut list, mut page): (ToolList<K>, ToolsPage),
+        greeting: &Greeting,
+    ) -> Result<K, Came> {
+        while let Some(cursor) = page.next.take() {
+            (list, page) = self.page(list, Some(&cursor), greeting).await?;
         }
-        if next.is_some() || tools.len() > TOOLS_MAX {
-            let what = said!(
-                "the MCP server lists more than {TOOLS_MAX} tools, or goes on listing",
-                "MCP 服务器列出了超过 {TOOLS_MAX} 个工具，或者一直在列出"
-            );
-            return Err(ToolFailure::new(Code::Unavailable, what));
-        }
-        Ok(tools)
+        Ok(list.kept)
     }
 }
 
-/// A page of tools.
-struct ToolsPage {
-    tools: Vec<Value>,
-    next: Option<String>,
-    bytes: usize,
-    is_modern: bool,
-}
-
-impl ToolsPage {
-    fn read(result: &RawValue) -> Option<Self> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct ListResult {
-            tools: Vec<Value>,
-            #[serde(default)]
-            next_cursor: Option<String>,
-            #[serde(default)]
-            result_type: Option<String>,
+/// Whether what came to the first request says that the server speaks the newer revision, or that it says nothing at all.
+fn is_decided<K>(first: &FirstPage<K>) -> bool {
+    match first {
+        Ok((_, page)) => page.is_modern,
+        // What a server of the older revision may say to a request before its handshake.
+        Err(Came::Answer(RpcAnswer::Error(_))) => false,
+        Err(Came::Status(came)) => {
+            !(400..500).contains(&came.status) || matches!(came.status, 401 | 403 | 429)
         }
-        let read: ListResult = serde_json::from_str(result.get()).ok()?;
-        Some(Self {
-            tools: read.tools,
-            next: read.next_cursor,
-            bytes: result.get().len(),
-            is_modern: read.result_type.is_some(),
-        })
+        Err(_other) => true,
     }
 }
 
@@ -389,14 +344,6 @@ fn version(result: &RawValue) -> Option<String> {
     Some(read.protocol_version)
 }
 
-fn unfit_list() -> ToolFailure {
-    let what = Message::fixed(
-        "the MCP server's list of tools is not what the protocol says",
-        "MCP 服务器的工具列表不符合协议",
-    );
-    ToolFailure::new(Code::Unavailable, what)
-}
-
 /// Why a server could not be asked. Nothing of a call was sent.
 pub(super) fn not_connected(came: Came) -> ToolFailure {
     match came {
@@ -405,7 +352,14 @@ pub(super) fn not_connected(came: Came) -> ToolFailure {
             failure.code = Code::Unavailable;
             failure
         }
-        Came::CutOff(why) => cut_off(why),
+        Came::CutOff(CutOff::TimedOut) => {
+            let what = Message::fixed(
+                "the MCP server did not say in time what its tools are",
+                "MCP 服务器没有及时说明它有哪些工具",
+            );
+            ToolFailure::new(Code::Timeout, what)
+        }
+        Came::CutOff(why @ CutOff::Stopped(_)) => cut_off(why),
         Came::Status(came) => {
             let status = came.status;
             let what = said!(
@@ -425,12 +379,6 @@ pub(super) fn not_connected(came: Came) -> ToolFailure {
             ToolFailure::new(Code::Unavailable, what).with_details(json!({ "rpc_code": code }))
         }
         Came::Answer(RpcAnswer::Result(..)) => unfit_list(),
-        Came::TooLarge(..) => {
-            let what = Message::fixed(
-                "the MCP server's list of tools is too large",
-                "MCP 服务器的工具列表过大",
-            );
-            ToolFailure::new(Code::Unavailable, what)
-        }
+        Came::TooLarge(..) => too_large(),
     }
 }

@@ -15,6 +15,7 @@ pub(in crate::executors) struct Skim {
     id: Vec<u8>,
     has_result: bool,
     has_error: bool,
+    has_method: bool,
     is_error: Vec<u8>,
     /// What the result is, where it says so, and whether it says more of itself.
     kind: Vec<u8>,
@@ -53,6 +54,11 @@ impl Skim {
     /// The id as it is written; empty: there was none.
     pub(super) fn id(&self) -> &[u8] {
         self.id.trim_ascii()
+    }
+
+    /// Whether it is an answer, and neither a question nor something told.
+    pub(super) const fn is_answer(&self) -> bool {
+        (self.has_result || self.has_error) && !self.has_method
     }
 
     /// What it answers with.
@@ -137,6 +143,7 @@ impl Skim {
                     match self.levels[0].name.as_slice() {
                         b"result" => self.has_result = true,
                         b"error" => self.has_error = true,
+                        b"method" => self.has_method = true,
                         b"id" => self.id.clear(),
                         _other => {}
                     }

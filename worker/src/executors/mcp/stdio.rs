@@ -1,13 +1,12 @@
 //! Carries requests to a program over its standard input and output: one message a line, many requests at a time.
 //!
-//! One task for each program reads what it writes and hands answers to who waits for them. An answer that nobody waits for, because it
-//! is late, comes twice or has an id of nobody, is passed over.
+//! `serving` reads what the program writes.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     io,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -20,39 +19,23 @@ use fleet::{
     wire::{code::Code, message::Message},
 };
 use secrecy::SecretString;
-use tokio::{
-    io::AsyncWriteExt,
-    net::unix::pipe,
-    sync::{Mutex as AsyncMutex, oneshot, watch},
-    time::timeout,
-};
-use tokio_util::{
-    sync::{CancellationToken, DropGuard},
-    task::TaskTracker,
-};
+use tokio::{io::AsyncWriteExt, sync::oneshot, time::timeout};
+use tokio_util::{sync::DropGuard, task::TaskTracker};
 
 use super::{
     answer::before_anything,
-    came::Came,
+    aside,
+    came::{Came, CutOff},
     cut::AttemptEnd,
     hear::Hear,
-    message::{self, Incoming, Request},
-    skim::Skim,
+    message::Request,
+    serving::{Arrived, AwaitedAnswer, Serving, SharedProcess, Waits},
 };
 use crate::executors::{
-    process::{
-        GuardCommand,
-        server::{Served, ServingProgram},
-    },
+    process::{GuardCommand, server::ServingProgram},
     resources::lacks_resources,
 };
 
-/// The most bytes around an answer.
-const ENVELOPE_MAX: usize = 64 * 1024;
-/// The most bytes of a line that are kept: of an answer as large as a manifest allows.
-const LINE_MAX: usize = fleet::manifest::Manifest::OUTPUT_LIMIT_MAX + ENVELOPE_MAX;
-/// The most bytes of a line that are read to know what it is.
-const SKIMMED_MAX: usize = 64 * 1024 * 1024;
 /// How long ending one may take: what a guard may, and a little.
 const END_MAX: Duration = Duration::from_millis(2_950);
 
@@ -60,49 +43,7 @@ const END_MAX: Duration = Duration::from_millis(2_950);
 #[derive(Debug)]
 pub(super) struct ServerProcess {
     shared: Arc<SharedProcess>,
-    stdin: AsyncMutex<pipe::Sender>,
     _end: DropGuard,
-}
-
-#[derive(Debug)]
-struct SharedProcess {
-    waiting: Mutex<HashMap<u64, AwaitedAnswer>>,
-    /// It takes nothing new.
-    is_closed: AtomicBool,
-    /// Ends it.
-    end: CancellationToken,
-    /// Whether all its processes are gone, once that is known.
-    gone: watch::Sender<Option<bool>>,
-    /// What it was told by its end, where it was never started.
-    why: Mutex<Option<String>>,
-}
-
-/// Who waits for an answer.
-#[derive(Debug)]
-struct AwaitedAnswer {
-    came: oneshot::Sender<Came>,
-    limit: usize,
-    hear: Hear,
-}
-
-/// Forgets who waits when that is over, however it ends.
-struct Waits<'a> {
-    shared: &'a SharedProcess,
-    id: u64,
-}
-
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
-        self.shared.waiting().remove(&self.id);
-    }
-}
-
-impl SharedProcess {
-    fn waiting(&self) -> MutexGuard<'_, HashMap<u64, AwaitedAnswer>> {
-        self.waiting
-            .lock()
-            .expect("no thread panics while holding who waits")
-    }
 }
 
 impl ServerProcess {
@@ -131,26 +72,25 @@ impl ServerProcess {
                 TakenBack::GuardFailed
             })
         })?;
-        let end = CancellationToken::new();
-        let shared = Arc::new(SharedProcess {
-            waiting: Mutex::default(),
-            is_closed: AtomicBool::new(false),
-            end: end.clone(),
-            gone: watch::Sender::new(None),
-            why: Mutex::default(),
-        });
-        let serving = serve(program, Arc::clone(&shared), Arc::clone(stale));
-        tasks.spawn(serving);
-        Ok(Arc::new(Self {
-            shared,
-            stdin: AsyncMutex::new(stdin),
-            _end: end.drop_guard(),
-        }))
+        let shared = Arc::new(SharedProcess::new(stdin));
+        let end = shared.end.clone().drop_guard();
+        let serving = Serving {
+            shared: Arc::clone(&shared),
+            stale: Arc::clone(stale),
+            tasks: tasks.clone(),
+        };
+        tasks.spawn(serving.serve(program));
+        Ok(Arc::new(Self { shared, _end: end }))
     }
 
     /// Whether it takes requests.
     pub(super) fn is_open(&self) -> bool {
         !self.shared.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Whether nobody waits for an answer of it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.shared.waiting().is_empty()
     }
 
     /// Sends a request once and waits for its answer, until `cut` ends that.
@@ -180,7 +120,7 @@ impl ServerProcess {
         let mut stdin = tokio::select! {
             biased;
             why = &mut told => return Came::NotSent(before_anything(why)),
-            stdin = self.stdin.lock() => stdin,
+            stdin = self.shared.stdin.lock() => stdin,
         };
         // While it waited for its turn.
         if !self.is_open() {
@@ -199,14 +139,27 @@ impl ServerProcess {
             () = self.shared.end.cancelled() => Err(io::ErrorKind::BrokenPipe.into()),
         };
         drop(stdin);
+        let heard = self.shared.heard.load(Ordering::Relaxed);
         if written.is_err() {
             self.close();
             return Came::NoAnswer(self.ended());
         }
-        tokio::select! {
+        let arrived = tokio::select! {
             biased;
-            came = answer => came.unwrap_or_else(|_ended| self.without_answer()),
-            why = told => Came::CutOff(why),
+            arrived = answer => arrived,
+            why = told => {
+                if why == CutOff::TimedOut && heard == self.shared.heard.load(Ordering::Relaxed) {
+                    // It may answer nothing any more: whoever comes next looks first.
+                    hear.stale.store(true, Ordering::Release);
+                }
+                return Came::CutOff(why);
+            }
+        };
+        match arrived {
+            Ok(Arrived::Answer(answer)) => Came::Answer(answer),
+            Ok(Arrived::TooLarge(skimmed, beginning)) => Came::TooLarge(skimmed, beginning),
+            Ok(Arrived::Long(bytes)) => aside::read_answer(bytes, request.id).await,
+            Err(_ended) => self.without_answer(),
         }
     }
 
@@ -224,7 +177,7 @@ impl ServerProcess {
     pub(super) async fn tell(&self, mut body: Vec<u8>) {
         body.push(b'\n');
         if self.is_open()
-            && let Ok(mut stdin) = self.stdin.try_lock()
+            && let Ok(mut stdin) = self.shared.stdin.try_lock()
             && timeout(Duration::from_millis(100), stdin.write_all(&body))
                 .await
                 .is_err()
@@ -248,11 +201,7 @@ impl ServerProcess {
     }
 
     fn why(&self) -> Option<String> {
-        self.shared
-            .why
-            .lock()
-            .expect("no thread panics while holding it")
-            .clone()
+        self.shared.why().clone()
     }
 
     fn ended(&self) -> ToolFailure {
@@ -264,105 +213,5 @@ impl ServerProcess {
             None => Message::fixed("the MCP server has ended", "MCP 服务器已经结束"),
         };
         ToolFailure::new(Code::Unavailable, what)
-    }
-}
-
-/// Reads what the program writes until it ends or is to end; then ends what is left of it.
-async fn serve(mut program: ServingProgram, shared: Arc<SharedProcess>, stale: Arc<AtomicBool>) {
-    let mut line = MessageLine::default();
-    loop {
-        let served = tokio::select! {
-            biased;
-            () = shared.end.cancelled() => break,
-            served = program.next() => served,
-        };
-        match served {
-            Served::Wrote(bytes) => {
-                let mut rest = &bytes[..];
-                while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-                    line.add(&rest[..end]);
-                    std::mem::take(&mut line).hand_over(&shared, &stale);
-                    rest = &rest[end + 1..];
-                }
-                line.add(rest);
-                if line.seen > SKIMMED_MAX {
-                    // It may never end.
-                    line.hand_over(&shared, &stale);
-                    break;
-                }
-            }
-            Served::Ended(why) => {
-                *shared
-                    .why
-                    .lock()
-                    .expect("no thread panics while holding it") = why;
-                break;
-            }
-        }
-    }
-    shared.is_closed.store(true, Ordering::Release);
-    shared.end.cancel();
-    let all_gone = program.end().await;
-    shared.gone.send_replace(Some(all_gone));
-    // Who still waits hears that nothing comes any more.
-    shared.waiting().clear();
-}
-
-/// A line that has begun.
-#[derive(Debug, Default)]
-struct MessageLine {
-    bytes: Vec<u8>,
-    seen: usize,
-    skim: Skim,
-}
-
-impl MessageLine {
-    fn add(&mut self, bytes: &[u8]) {
-        self.seen = self.seen.saturating_add(bytes.len());
-        self.skim.feed(bytes);
-        let room = LINE_MAX.saturating_sub(self.bytes.len());
-        self.bytes
-            .extend_from_slice(&bytes[..bytes.len().min(room)]);
-    }
-
-    /// Gives the message to who waits for it.
-    fn hand_over(mut self, shared: &SharedProcess, stale: &AtomicBool) {
-        let id = std::str::from_utf8(self.skim.id())
-            .ok()
-            .and_then(|id| id.parse().ok());
-        let mut waiting = shared.waiting();
-        let limit = id
-            .and_then(|id: u64| waiting.get(&id))
-            .map(|waits| waits.limit);
-        let most = limit.map_or(LINE_MAX, |limit| limit.saturating_add(ENVELOPE_MAX));
-        if self.seen > most.min(LINE_MAX) {
-            if let Some(waits) = id.and_then(|id| waiting.remove(&id)) {
-                self.bytes.truncate(waits.limit);
-                drop(
-                    waits
-                        .came
-                        .send(Came::TooLarge(self.skim.came(), self.bytes)),
-                );
-            }
-            return;
-        }
-        match message::read(&self.bytes) {
-            Ok(Incoming::Answer { id, answer }) => {
-                let id = id.and_then(|id| id.get().trim().parse().ok());
-                if let Some(waits) = id.and_then(|id: u64| waiting.remove(&id)) {
-                    drop(waits.came.send(Came::Answer(answer)));
-                }
-            }
-            Ok(Incoming::Told { method, params }) => {
-                if method == "notifications/tools/list_changed" {
-                    stale.store(true, Ordering::Release);
-                }
-                for waits in waiting.values() {
-                    waits.hear.told(&method, params.as_deref());
-                }
-            }
-            // A server of the older revision may ask only what this client has said that it can.
-            Ok(Incoming::Asked { .. }) | Err(_) => {}
-        }
     }
 }

@@ -13,10 +13,11 @@ use tokio::time::sleep;
 use super::{
     answer::{AnswerRules, CallResult, Task, cut_off},
     came::{Came, CutOff},
+    connection::Greeting,
     cut::AttemptEnd,
     http::Exchanged,
     message::RpcAnswer,
-    peer::{Greeting, Peer},
+    peer::Peer,
 };
 use crate::executors::Stop;
 

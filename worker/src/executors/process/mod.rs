@@ -94,7 +94,7 @@ impl ProcessExecutor {
 }
 
 impl Executor for ProcessExecutor {
-    fn is_program(&self) -> bool {
+    fn is_program(&self, _manifest: &Manifest) -> bool {
         true
     }
 

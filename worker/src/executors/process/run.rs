@@ -390,6 +390,11 @@ impl Pipe {
         }
     }
 
+    /// Whether nobody can write into it any more.
+    pub(super) const fn has_ended(&self) -> bool {
+        self.end.is_none()
+    }
+
     /// Waits for data and reads it; keeps only the last bytes. Cancel-safe.
     pub(super) async fn fill_tail(&mut self) {
         self.fill(usize::MAX).await;

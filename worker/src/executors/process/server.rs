@@ -9,6 +9,7 @@ use std::{
     },
     path::PathBuf,
     sync::Arc,
+    time::Duration,
 };
 
 use fleet::{fencing::WorkerLock, ids::AttemptId};
@@ -20,7 +21,7 @@ use tokio::{
         unix::{OwnedReadHalf, OwnedWriteHalf, pipe},
     },
     process::{Child, Command},
-    time::Instant,
+    time::{Instant, timeout_at},
 };
 
 use super::{
@@ -32,6 +33,8 @@ use crate::guard::{self, GuardReport, Registered, Start, Tmp};
 
 /// The most bytes of one read.
 const READ_MAX: usize = 64 * 1024;
+/// How long a guard may take to say why the output of its program has ended.
+const REPORT_WAIT_MAX: Duration = Duration::from_millis(200);
 
 /// A program that serves, its guard, and the ends of its pipes. Dropping it releases the leash, and the guard then ends the tree by
 /// itself.
@@ -43,6 +46,8 @@ pub(in crate::executors) struct ServingProgram {
     report: Vec<u8>,
     stdout: Pipe,
     stderr: Pipe,
+    /// When its output was seen to have ended.
+    silent_at: Option<Instant>,
     /// What of the order the guard has not read.
     unsent: Vec<u8>,
     /// Marks its processes; no attempt has it.
@@ -56,7 +61,8 @@ pub(in crate::executors) struct ServingProgram {
 pub(in crate::executors) enum Served {
     /// It wrote this.
     Wrote(Vec<u8>),
-    /// It has ended, or its guard has; why it was never started, where it was not.
+    /// It has ended, its guard has, or it can say nothing any more, for it has closed its output; why it was never started, where it
+    /// was not.
     Ended(Option<String>),
 }
 
@@ -116,6 +122,7 @@ impl ServingProgram {
             report: Vec::new(),
             stdout,
             stderr,
+            silent_at: None,
             unsent,
             id,
             lock: Arc::clone(&with.lock),
@@ -136,7 +143,7 @@ impl ServingProgram {
                     let sent = sent.unwrap_or(self.unsent.len());
                     self.unsent.drain(..sent);
                 }
-                served = served(&mut self.reports, &mut self.report, &mut self.stdout) => return served,
+                served = served(&mut self.reports, &mut self.report, &mut self.stdout, &mut self.silent_at) => return served,
                 () = self.stderr.fill_tail() => {}
             }
         }
@@ -155,14 +162,30 @@ impl ServingProgram {
     }
 }
 
-/// What it wrote before it ended comes first.
-async fn served(reports: &mut OwnedReadHalf, report: &mut Vec<u8>, stdout: &mut Pipe) -> Served {
-    tokio::select! {
-        biased;
-        () = stdout.fill(READ_MAX) => Served::Wrote(std::mem::take(&mut stdout.read)),
-        report = read_report(reports, report) => Served::Ended(match report {
-            Some(GuardReport::NotStarted(not_started)) => Some(not_started.why),
-            Some(GuardReport::Exited(_) | GuardReport::Exceeded(_)) | None => None,
-        }),
+/// What it wrote before it ended comes first. Cancel-safe.
+async fn served(
+    reports: &mut OwnedReadHalf,
+    report: &mut Vec<u8>,
+    stdout: &mut Pipe,
+    silent_at: &mut Option<Instant>,
+) -> Served {
+    while !stdout.has_ended() {
+        tokio::select! {
+            biased;
+            () = stdout.fill(READ_MAX) => if !stdout.read.is_empty() {
+                return Served::Wrote(std::mem::take(&mut stdout.read));
+            },
+            report = read_report(reports, report) => return ended(report),
+        }
     }
+    let since = *silent_at.get_or_insert_with(Instant::now);
+    let report = timeout_at(since + REPORT_WAIT_MAX, read_report(reports, report)).await;
+    ended(report.unwrap_or(None))
+}
+
+fn ended(report: Option<GuardReport>) -> Served {
+    Served::Ended(match report {
+        Some(GuardReport::NotStarted(not_started)) => Some(not_started.why),
+        Some(GuardReport::Exited(_) | GuardReport::Exceeded(_)) | None => None,
+    })
 }

@@ -1,0 +1,108 @@
+//! Looks at what a server offers, for the fleet's own tool `mcp_discover`.
+
+use std::sync::{Arc, atomic::AtomicU64};
+
+use fleet::{
+    ids::ServerName,
+    outcome::ToolFailure,
+    secrets::Secrets,
+    wire::{code::Code, message::Message},
+};
+use serde_json::value::RawValue;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    McpExecutor,
+    cut::AttemptEnd,
+    definition::ToolDefinition,
+    hear::Hear,
+    list::KeptTools,
+    peer::{Carrier, Peer},
+    stdio::ServerProcess,
+    way::ServerWay,
+};
+use crate::{
+    executors::{Stop, redact::veiled},
+    programs::ProgramSlot,
+    waiting::Tenant,
+};
+
+/// The definitions of a server's tools, each as it writes what is pinned.
+#[derive(Debug, Default)]
+struct Definitions(Vec<Box<RawValue>>);
+
+impl KeptTools for Definitions {
+    fn keep(&mut self, definition: &ToolDefinition<'_>) {
+        self.0.push(definition.written());
+    }
+}
+
+impl McpExecutor {
+    /// What a server says of its tools, now: over a connection, or with a process, of its own. The process takes a slot of this tenant.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached, or does not say; no slot is free.
+    pub(crate) async fn discover(
+        &self,
+        server: &ServerName,
+        secrets: &Secrets,
+        tenant: &Tenant,
+        until: Instant,
+    ) -> Result<Vec<Box<RawValue>>, ToolFailure> {
+        let server = self.server(server)?;
+        let (way, masked) = self.way(&server, secrets)?;
+        let hear = Hear::default();
+        let cut = AttemptEnd {
+            until,
+            stop: Stop::under(CancellationToken::new()),
+        };
+        let mut slot = None;
+        let carrier = match way {
+            ServerWay::Http(target) => Carrier::Http(target),
+            ServerWay::Stdio(way) => {
+                slot = self.slot(tenant, until).await?;
+                let (stale, tasks) = (Arc::default(), &self.links.tasks);
+                let env = &way.env.0;
+                let process = ServerProcess::start(&way.guard, &way.command, env, &stale, tasks)?;
+                Carrier::Stdio(process)
+            }
+        };
+        let peer = Peer {
+            carrier: &carrier,
+            ids: &AtomicU64::new(1),
+            cut: &cut,
+            hear: &hear,
+        };
+        let found = peer.connect::<Definitions>().await;
+        carrier.end().await;
+        drop(slot);
+        let without_secrets = |definition: Box<RawValue>| {
+            let text = veiled(definition.get(), &masked);
+            text.and_then(|text| RawValue::from_string(text).ok())
+                .unwrap_or(definition)
+        };
+        let (_, Definitions(definitions)) = found?;
+        Ok(definitions.into_iter().map(without_secrets).collect())
+    }
+
+    async fn slot(
+        &self,
+        tenant: &Tenant,
+        until: Instant,
+    ) -> Result<Option<ProgramSlot>, ToolFailure> {
+        let Some(programs) = &self.programs else {
+            return Ok(None);
+        };
+        let slot = timeout_at(until, programs.wait(tenant)).await;
+        let slot = slot.ok().flatten().ok_or_else(|| {
+            let what = Message::fixed(
+                "every slot for programs of this worker is taken",
+                "这个 worker 的程序槽位都被占用",
+            );
+            ToolFailure::new(Code::Unavailable, what)
+        })?;
+        Ok(Some(slot))
+    }
+}

@@ -1,0 +1,168 @@
+//! The program that the calls of a worker share: which one serves now, with which secrets, and when it may be started again.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use fleet::{outcome::ToolFailure, said, wire::code::Code};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::time::Instant;
+
+use super::{
+    stdio::ServerProcess,
+    way::{ProgramEnv, ProgramWay},
+};
+
+/// The pause before a program is started again: it doubles with every end, up to the longest.
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// A program that lived for so long has not failed at its start.
+const LIVED: Duration = Duration::from_secs(60);
+
+/// The program of a server.
+#[derive(Debug, Default)]
+pub(super) struct SharedProgram {
+    current: Option<CurrentProgram>,
+    /// Programs with other variables, which end with their last call.
+    retired: Vec<Retired>,
+    rest: Rest,
+}
+
+#[derive(Debug)]
+struct CurrentProgram {
+    process: Arc<ServerProcess>,
+    env: ProgramEnv,
+    /// When the newest of the secrets were resolved that are the same as these.
+    resolved_at: Instant,
+    masked: Vec<SecretString>,
+}
+
+#[derive(Debug)]
+struct Retired {
+    process: Weak<ServerProcess>,
+    masked: Vec<SecretString>,
+}
+
+/// What is to be done for a call.
+pub(super) enum Serves {
+    /// This one serves.
+    Current(Arc<ServerProcess>),
+    /// It is to be started.
+    Start,
+}
+
+impl SharedProgram {
+    /// Which program serves a call that is reached in this way. One with older secrets takes no new calls: it ends with its last one.
+    ///
+    /// # Errors
+    ///
+    /// It has ended too often, and rests.
+    pub(super) fn serves(&mut self, way: &ProgramWay) -> Result<Serves, ToolFailure> {
+        self.retired
+            .retain(|retired| retired.process.strong_count() > 0);
+        let Some(mut current) = self.current.take() else {
+            self.rest.is_over()?;
+            return Ok(Serves::Start);
+        };
+        if !current.process.is_open() {
+            self.retire(current);
+            self.rest.ended();
+            self.rest.is_over()?;
+            return Ok(Serves::Start);
+        }
+        if current.env == way.env {
+            current.resolved_at = current.resolved_at.max(way.resolved_at);
+        } else if way.resolved_at > current.resolved_at {
+            self.retire(current);
+            return Ok(Serves::Start);
+        }
+        let process = Arc::clone(&current.process);
+        self.current = Some(current);
+        Ok(Serves::Current(process))
+    }
+
+    /// It was started in this way; what `masked` has must not be told.
+    pub(super) fn started(
+        &mut self,
+        process: Arc<ServerProcess>,
+        way: &ProgramWay,
+        masked: &[SecretString],
+    ) {
+        self.rest.started_at = Some(Instant::now());
+        self.current = Some(CurrentProgram {
+            process,
+            env: way.env.clone(),
+            resolved_at: way.resolved_at,
+            masked: masked.to_vec(),
+        });
+    }
+
+    /// The secrets that an answer may have: those that its own attempt knows, and those of every program that still lives.
+    pub(super) fn masks(&self, own: &[SecretString]) -> Vec<SecretString> {
+        let mut all = own.to_vec();
+        let retired = self.retired.iter().map(|retired| &retired.masked);
+        for secret in self
+            .current
+            .iter()
+            .map(|current| &current.masked)
+            .chain(retired)
+            .flatten()
+        {
+            let is_new = all
+                .iter()
+                .all(|known| known.expose_secret() != secret.expose_secret());
+            if is_new {
+                all.push(secret.clone());
+            }
+        }
+        all
+    }
+
+    fn retire(&mut self, current: CurrentProgram) {
+        self.retired.push(Retired {
+            process: Arc::downgrade(&current.process),
+            masked: current.masked,
+        });
+    }
+}
+
+/// How a program rests after its ends.
+#[derive(Debug, Default)]
+struct Rest {
+    started_at: Option<Instant>,
+    /// How often in a row it has ended soon.
+    ends: u32,
+    not_before: Option<Instant>,
+}
+
+impl Rest {
+    fn ended(&mut self) {
+        let Some(started) = self.started_at.take() else {
+            return;
+        };
+        self.ends = if started.elapsed() > LIVED {
+            1
+        } else {
+            self.ends + 1
+        };
+        let pause = PAUSE_FIRST * 2_u32.saturating_pow((self.ends - 1).min(16));
+        self.not_before = Some(Instant::now() + pause.min(PAUSE_MAX));
+    }
+
+    /// Whether the program may be started now: after an end it rests, and longer after each.
+    fn is_over(&self) -> Result<(), ToolFailure> {
+        let now = Instant::now();
+        let left = self.not_before.map(|at| at.saturating_duration_since(now));
+        match left.filter(|left| !left.is_zero()) {
+            None => Ok(()),
+            Some(left) => {
+                let what = said!(
+                    "the MCP server has ended, and is started again after a pause",
+                    "MCP 服务器已经结束，稍后会重新启动"
+                );
+                Err(ToolFailure::new(Code::Unavailable, what).with_retry_after(Some(left)))
+            }
+        }
+    }
+}
