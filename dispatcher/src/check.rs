@@ -7,7 +7,7 @@ use fleet::{
     canonical, files,
     ids::{Label, ToolName},
     manifest::KeyPolicy,
-    references,
+    mcp, references,
     registry::{Lookup, Registry, Tool},
     said,
     store::PgPool,
@@ -204,6 +204,14 @@ async fn check_new(
 
 fn tool_for(registry: &Registry, submission: &Submission) -> Result<Arc<Tool>, Refusal> {
     let name = &submission.tool;
+    // The subject says the tenant, and NATS who may ask there; where somebody wants to hear the answer says nothing.
+    if mcp::is_for_operators(name.as_str()) && submission.tenant.as_str() != mcp::OPERATORS {
+        let what = said!(
+            "the tool {name} is for operators, who look at an MCP server with toolfleet mcp discover SERVER",
+            "工具 {name} 只供运维人员使用：请用 toolfleet mcp discover SERVER 查看 MCP 服务器"
+        );
+        return Err(Refusal::new(Code::Forbidden, what));
+    }
     let (code, what) = match registry.look_up(name, submission.headers.tool_version) {
         Lookup::Offered(tool) => return Ok(tool),
         Lookup::Retired(_) => (

@@ -7,10 +7,12 @@ pub mod pin;
 
 use sha2::{Digest, Sha256};
 
-use crate::ids::{QueueName, ToolName};
+use crate::ids::{Label, QueueName, ToolName};
 
 /// How the names of the fleet's own tools begin that look at servers.
 pub(crate) const DISCOVER: &str = "mcp_discover";
+/// The tenant in whose name operators look at servers. No agent has a user of NATS for it, and a token needs the scope `admin`.
+pub const OPERATORS: &str = "_operator";
 /// The most characters of a queue that stand in the name of a tool.
 const QUEUE_MAX: usize = 40;
 
@@ -43,9 +45,39 @@ pub fn discover_name(queue: &QueueName) -> ToolName {
         .expect("letters, digits and _ are the name of a tool")
 }
 
+/// Whether a tool of this name is the fleet's own and looks at servers: it is for operators.
+///
+/// It asks a server with the fleet's credentials and says what that has, also where none of it was applied.
+pub fn is_for_operators(tool: &str) -> bool {
+    let rest = tool.strip_prefix(DISCOVER);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+}
+
+/// The tenant in whose name operators ask.
+///
+/// # Panics
+///
+/// Never: its name is one.
+pub fn operators() -> Label {
+    OPERATORS.parse().expect("its name is a tenant's")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_looks_at_servers_is_for_operators_whatever_its_queue() {
+        for queue in ["default", "eu_1", "eu-1", &"q".repeat(64)] {
+            assert!(is_for_operators(
+                discover_name(&queue.parse().unwrap()).as_str()
+            ));
+        }
+        for other in ["mcp_discovery", "mcp", "my_mcp_discover", ""] {
+            assert!(!is_for_operators(other), "{other}");
+        }
+        assert_eq!(operators().as_str(), OPERATORS);
+    }
 
     #[test]
     fn each_queue_has_a_tool_that_looks() {

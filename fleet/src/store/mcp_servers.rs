@@ -103,6 +103,50 @@ pub async fn unknown(
         .collect())
 }
 
+/// A tool that is of another queue than its server.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct ToolElsewhere {
+    /// The tool.
+    pub tool: String,
+    /// Whose workers run it.
+    pub queue: String,
+    /// Its server.
+    pub server: String,
+    /// Whose workers look at that.
+    pub server_queue: String,
+}
+
+/// The tools of these servers that are of another queue than their server, by name, at most 1,000: the newest version of each that is not
+/// retired, beside the newest of the server. Only reads.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn elsewhere(
+    connection: &mut PgConnection,
+    servers: &[&ServerName],
+) -> Result<Vec<ToolElsewhere>, StoreError> {
+    if servers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let names: Vec<&str> = servers.iter().map(|server| server.as_str()).collect();
+    sqlx::query_as(
+        "SELECT t.tool, t.queue, s.server, s.queue AS server_queue FROM ( \
+             SELECT DISTINCT ON (server) server, coalesce(manifest->>'queue', 'default') AS queue \
+             FROM toolfleet.mcp_server_versions WHERE server = ANY ($1) ORDER BY server, version DESC) s \
+         JOIN ( \
+             SELECT DISTINCT ON (tool) tool, version, coalesce(manifest->>'queue', 'default') AS queue, \
+                    manifest->'executor'->'mcp'->>'server' AS server \
+             FROM toolfleet.tool_versions ORDER BY tool, version DESC) t ON t.server = s.server AND t.queue <> s.queue \
+         WHERE NOT EXISTS (SELECT FROM toolfleet.tool_retirements r WHERE r.tool = t.tool AND r.version >= t.version) \
+         ORDER BY t.tool LIMIT 1000",
+    )
+    .bind(&names)
+    .fetch_all(connection)
+    .await
+    .map_err(|error| StoreError::from_sqlx("look for tools of other queues", error))
+}
+
 /// The newest version of each server: its manifest, JSON text.
 ///
 /// # Errors

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fleet::{
     ids::{Label, ToolName},
+    mcp,
     tokens::{Scope, TokenRow},
     wire::{code::Code, message::Message},
 };
@@ -102,12 +103,16 @@ impl Principal {
     ///
     /// # Errors
     ///
-    /// The token is another tenant's.
+    /// The token is another tenant's, or the tenant is that of operators and it has not the scope `admin`.
     pub(crate) fn reach(&self, named: Option<Label>) -> Result<Option<Label>, Refused> {
         let own = match self {
             Self::Anyone | Self::Named(_) => None,
             Self::Token(token) => token.tenant.as_ref(),
         };
+        let reached = named.as_ref().or(own);
+        if reached.is_some_and(|tenant| tenant.as_str() == mcp::OPERATORS) {
+            self.may(&[Scope::Admin])?;
+        }
         match (own, named) {
             (Some(own), Some(named)) if *own != named => {
                 let what = Message::fixed(
@@ -153,6 +158,30 @@ mod tests {
             assert_eq!(any.tenant(None).unwrap().as_str(), "default");
             assert_eq!(any.tenant(label("beta")).unwrap().as_str(), "beta");
         }
+    }
+
+    #[test]
+    fn only_a_token_for_controls_is_for_the_tenant_of_operators() {
+        let operators = Some(mcp::operators());
+        for (own, named) in [(None, operators.clone()), (Some(mcp::OPERATORS), None)] {
+            let others: Vec<Scope> = Scope::ALL
+                .iter()
+                .copied()
+                .filter(|scope| *scope != Scope::Admin)
+                .collect();
+            assert!(of(own, &others, &["*"]).tenant(named.clone()).is_err());
+            let admin = of(own, &[Scope::Admin], &["*"]).tenant(named.clone());
+            assert_eq!(admin.unwrap(), mcp::operators());
+        }
+        assert!(
+            of(Some("acme"), Scope::ALL, &["*"])
+                .reach(operators.clone())
+                .is_err()
+        );
+        assert_eq!(
+            Principal::Anyone.reach(operators.clone()).unwrap(),
+            operators
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use fleet::{
     ids::ToolName,
     manifest::TaskUse,
+    mcp,
     tokens::Scope,
     wire::{code::Code, message::Message},
 };
@@ -173,8 +174,11 @@ impl ServedRequest<'_> {
     ) -> Result<BegunCall, NoResult> {
         self.may(&[Scope::Call])?;
         let tool: Option<ToolName> = called.name.parse().ok();
-        // A tool that the token is not for is one that there is not.
-        let tool = tool.filter(|tool| self.client.principal.may_use(tool.as_str()));
+        // A tool that the token is not for is one that there is not, and so is what looks at MCP servers.
+        let tool = tool.filter(|tool| {
+            let tool = tool.as_str();
+            self.client.principal.may_use(tool) && !mcp::is_for_operators(tool)
+        });
         let Some(tool) = tool else {
             return Err(RpcError::unknown_tool(&called.name).into());
         };

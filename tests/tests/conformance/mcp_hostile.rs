@@ -1,163 +1,22 @@
 //! MCP servers that do what they should not, and what their calls come to: effects are counted at the server.
 
-use std::{fs, path::Path, process::Child, sync::Arc, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use fleet::{
     call::Effect,
-    egress::Egress,
-    fencing::StateDir,
-    ids::WorkerId,
     input::{Asked, ToolWish},
-    manifest::{AnyManifest, Manifest, parse_any},
-    mcp::pin::Pin,
     outcome::{Outcome, OutcomeWord},
-    registry::Registry,
-    secrets::Secrets,
     wire::code::Code,
 };
+use fleet_tests::wait::until_so;
 use futures_util::future::join_all;
 use serde_json::{Value, json, value::RawValue};
-use tempfile::TempDir;
 use tokio::time::Instant;
-use worker::executors::{
-    AttemptContext, Executor, Prepared, Returned, mcp::McpExecutor, process::ProcessExecutor,
+
+use super::{
+    mcp::{definition, start},
+    mcp_scene::{AMPLE, Scene, word},
 };
-
-use super::mcp::{SERVER, definition, start};
-
-const AMPLE: Duration = Duration::from_secs(20);
-
-/// A worker's executor, and one server.
-pub(crate) struct Scene {
-    pub(crate) executor: McpExecutor,
-    server: TempDir,
-    pub(crate) child: Option<Child>,
-    pub(crate) secrets: Secrets,
-    _state: TempDir,
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
-    }
-}
-
-impl Scene {
-    pub(crate) fn http(revision: &str) -> Self {
-        let server = tempfile::tempdir().unwrap();
-        let (child, port) = start(revision, server.path());
-        let url = format!("http://127.0.0.1:{port}/mcp");
-        Self::of(
-            server,
-            Some(child),
-            &json!({"http": {"url": url}}),
-            "refuse",
-        )
-    }
-
-    pub(crate) fn stdio(revision: &str) -> Self {
-        let server = tempfile::tempdir().unwrap();
-        let command = json!(["python3", SERVER, "stdio", revision, server.path()]);
-        Self::of(
-            server,
-            None,
-            &json!({"stdio": {"command": command}}),
-            "refuse",
-        )
-    }
-
-    pub(crate) fn of(
-        server: TempDir,
-        child: Option<Child>,
-        transport: &Value,
-        on_change: &str,
-    ) -> Self {
-        super::provider();
-        let state = tempfile::tempdir().unwrap();
-        let lock = StateDir::open(state.path())
-            .unwrap()
-            .hold(WorkerId::generate())
-            .unwrap();
-        let guard = env!("CARGO_BIN_EXE_fleet_tests_guard").into();
-        let programs = ProcessExecutor::new(guard, vec!["guard".into()], Arc::new(lock));
-        let manifest = json!({"kind": "mcp_server", "name": "s", "version": 1, "transport": transport, "on_change": on_change});
-        let Ok(AnyManifest::McpServer(manifest)) = parse_any(&manifest.to_string()) else {
-            panic!("{manifest}")
-        };
-        let registry = Registry::default().with_mcp_server(*manifest);
-        Self {
-            executor: McpExecutor::new(registry, Egress::default(), &programs).unwrap(),
-            server,
-            child,
-            secrets: Secrets::new(None),
-            _state: state,
-        }
-    }
-
-    pub(crate) fn effects(&self) -> usize {
-        let text = fs::read_to_string(self.path("effects")).unwrap_or_default();
-        text.lines().count()
-    }
-
-    pub(crate) fn begun(&self) -> usize {
-        let files = fs::read_dir(self.server.path()).unwrap().flatten();
-        files
-            .filter(|file| file.file_name().to_string_lossy().ends_with(".begun"))
-            .count()
-    }
-
-    pub(crate) fn path(&self, file: &str) -> std::path::PathBuf {
-        self.server.path().join(file)
-    }
-
-    pub(crate) fn pids(&self) -> Vec<String> {
-        let files = fs::read_dir(self.server.path()).unwrap().flatten();
-        let names = files.filter_map(|file| file.file_name().into_string().ok());
-        names
-            .filter_map(|name| Some(name.strip_suffix(".pid")?.to_owned()))
-            .collect()
-    }
-
-    pub(crate) async fn run_in(
-        &self,
-        tool: &str,
-        effect: Effect,
-        context: AttemptContext,
-    ) -> Returned {
-        self.prepared(tool, effect).run(context).await
-    }
-
-    pub(crate) fn prepared(&self, tool: &str, effect: Effect) -> Box<dyn Prepared> {
-        let prepared =
-            self.executor
-                .prepare(&manifest(tool, effect), &json!({"a": 1}), &self.secrets);
-        prepared.unwrap()
-    }
-
-    pub(crate) async fn run(&self, tool: &str, effect: Effect) -> Outcome {
-        let returned = self.run_in(tool, effect, conformance::context(AMPLE)).await;
-        assert!(!returned.left_behind);
-        returned.outcome
-    }
-}
-
-/// Of a tool of the server.
-pub(crate) fn manifest(tool: &str, effect: Effect) -> Manifest {
-    let pin = Pin::of(&definition(tool));
-    let executor =
-        json!({"mcp": {"server": "s", "tool": tool, "pin": pin.whole, "shape": pin.shape}});
-    super::manifest(effect, &executor, &json!({"output_limit": 1_000_000}))
-}
-
-pub(crate) fn word(outcome: &Outcome) -> (OutcomeWord, Option<Code>) {
-    (
-        outcome.word(),
-        outcome.failure().map(|failure| failure.code),
-    )
-}
 
 fn both() -> [Scene; 4] {
     [
@@ -380,6 +239,39 @@ async fn odd_answers_are_what_they_prove() {
                 "{outcome:?}"
             );
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_beyond_every_bound_is_read_no_further() {
+    for scene in [Scene::http("modern"), Scene::http("legacy")] {
+        let outcome = scene.run("vast", Effect::Once).await;
+        assert_eq!(
+            word(&outcome),
+            (OutcomeWord::Unknown, Some(Code::OutputTooLarge)),
+            "{outcome:?}"
+        );
+        assert_eq!(scene.effects(), 1);
+        assert_eq!(word(&scene.run("count", Effect::Once).await).1, None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_late_is_nobodys() {
+    for scene in [Scene::http("modern"), Scene::http("legacy")] {
+        let short = conformance::context(Duration::from_millis(500));
+        let returned = scene.run_in("late", Effect::Once, short).await;
+        assert_eq!(
+            word(&returned.outcome),
+            (OutcomeWord::Unknown, Some(Code::Timeout))
+        );
+        let Outcome::Applied { result, .. } = scene.run("slow", Effect::Once).await else {
+            panic!("it was done");
+        };
+        assert_eq!(result.get(), r#""done""#);
+        // Nothing stops a server that goes on.
+        until_so("the late effect", async || scene.effects() == 1).await;
+        assert_eq!((scene.effects(), scene.begun()), (1, 2));
     }
 }
 

@@ -8,7 +8,7 @@ use fleet::{
     wire::code::Code,
 };
 
-use super::mcp_hostile::{Scene, word};
+use super::mcp_scene::{Scene, word};
 
 fn lists(scene: &Scene) -> usize {
     let text = fs::read_to_string(scene.path("lists")).unwrap_or_default();

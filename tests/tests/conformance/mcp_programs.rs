@@ -16,7 +16,7 @@ use worker::executors::{Executor, Prepared, Returned};
 
 use super::{
     mcp::{SERVER, start},
-    mcp_hostile::{Scene, manifest, word},
+    mcp_scene::{Scene, manifest, word},
 };
 
 const AMPLE: Duration = Duration::from_secs(20);

@@ -17,7 +17,12 @@ MODERN, LEGACY = "2026-07-28", "2025-11-25"
 PLAIN = {"type": "object"}
 NAMES = ("echo facts no secret crash hang slow endless garbage silent nul given work ask task_ok task_no task_hang progress"
          " invalid internal odd late twice other long effect_then_crash structured count large"
-         " tell mute pings noise").split()
+         " tell mute pings noise changing vast").split()
+# What answers as no server should.
+ODD = ("odd", "twice", "other", "long", "vast")
+# How the answer of each breaks off before it comes, over HTTP in the older revision, and what a GET for the rest of it gets then.
+BROKEN = ("closed polled torn unnamed lost missing gone json redirected never").split()
+NAMES += [f"broken_{word}" for word in BROKEN]
 
 
 def tools():
@@ -33,6 +38,11 @@ def tools():
             with open(os.path.join(FOLDER, name)) as file:
                 changed = json.load(file)
             tools = [tool for tool in tools if tool["name"] != changed["name"]] + [changed]
+    more = os.path.join(FOLDER, "more")
+    if os.path.exists(more):
+        with open(more) as file:
+            number = int(file.read())
+        tools += [{"name": f"more {count}", "description": "does more", "inputSchema": PLAIN} for count in range(number - len(tools))]
     return tools
 
 
@@ -160,6 +170,16 @@ def call(params, headers, gone, tell):  # noqa: C901
         return '{"resultType":"complete","content":[],"structuredContent":{"a": "x\\u0000y", "b": ["\\ud800z"]}}'
     if name == "endless":
         return "endless"
+    if name == "changing":
+        effect()
+        with open(os.path.join(FOLDER, "changing.tool"), "w") as file:
+            json.dump({"name": name, "description": "does another thing", "inputSchema": PLAIN}, file)
+        tell({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        time.sleep(0.3)
+        return text("done")
+    if name == "vast":
+        effect()
+        return name
     if name == "large":
         effect()
         return text("x" * 3_000_000)
@@ -191,7 +211,10 @@ def call(params, headers, gone, tell):  # noqa: C901
         raise Failure(-32602, "no such city")
     if name == "internal":
         raise Failure(-32603)
-    if name in ("odd", "twice", "other", "long"):
+    if name in ODD:
+        return name
+    if name.startswith("broken_"):
+        effect()
         return name
     raise Failure(-32602, "unknown tool")
 
@@ -272,6 +295,8 @@ def odd(word, about, write):
         write({**about, "id": 999_999, "result": {"resultType": "complete", **text("of another")}})
         write({"jsonrpc": "2.0", "id": None, "result": {}})
         write({**about, "result": {"resultType": "complete", **text("mine")}})
+    elif word == "vast":
+        write({**about, "result": {"resultType": "complete", **text("x" * 100 * 1024 * 1024)}})
     elif word == "long":
         write({**about, "result": {"resultType": "complete", **text("x" * 20_000_000)}})
 
@@ -279,6 +304,7 @@ def odd(word, about, write):
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     sessions = set()
+    broke_at = 0.0
 
     def log_message(self, *_):
         pass
@@ -300,6 +326,53 @@ class Handler(BaseHTTPRequestHandler):
         if os.path.exists(os.path.join(FOLDER, "always-200")):
             status = 200
         self.send(status, json.dumps({**about, "error": {"code": code, "message": "x"}}).encode(), Content_Type="application/json")
+
+    def stream(self, body, is_whole=True):
+        """A stream of events that ends here: closed, or torn off."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        self.wfile.write(f"{len(body):x}\r\n{body}\r\n".encode() + (b"0\r\n\r\n" if is_whole else b""))
+
+    def break_off(self, word, call):
+        """The answer to a call, up to where it breaks off. An event's id says which call it is of, and which event."""
+        Handler.broke_at = time.monotonic()
+        priming = f"id: {word}/{call}/1\nretry: 300\ndata: \n\n"
+        if word == "torn":
+            self.stream(priming + f'id: {word}/{call}/2\ndata: {{"jsonrpc"', is_whole=False)
+        elif word == "unnamed":
+            self.stream("retry: 1\ndata: \n\n")
+        else:
+            self.stream(priming)
+
+    def do_GET(self):
+        """The rest of an answer that broke off."""
+        waited = time.monotonic() - Handler.broke_at
+        at = self.headers.get("Last-Event-ID")
+        with open(os.path.join(FOLDER, "gets"), "a") as file:
+            file.write(json.dumps({"at": at, "waited": waited, "is_known": self.headers.get("Mcp-Session-Id") in Handler.sessions,
+                                   "accept": self.headers.get("Accept"), "has_body": "Content-Length" in self.headers}) + "\n")
+        word, call, event = at.split("/")
+        answer = json.dumps({"jsonrpc": "2.0", "id": int(call), "result": text("taken up")})
+        rest = f"id: {word}/{call}/{int(event) + 1}\ndata: {answer}\n\n"
+        Handler.broke_at = time.monotonic()
+        if word == "polled" and event != "4":
+            self.stream(f"id: {word}/{call}/{int(event) + 1}\ndata: \n\n")
+        elif word == "never":
+            self.stream(": nothing\n\n")
+        elif word == "lost":
+            self.close_connection = True
+        elif word in ("missing", "gone"):
+            self.send({"missing": 405, "gone": 404}[word])
+        elif word == "json":
+            self.send(200, answer.encode(), Content_Type="application/json")
+        elif word == "redirected" and self.path != "/elsewhere":
+            self.send(307, Location="/elsewhere")
+        else:
+            self.stream(rest)
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -366,15 +439,20 @@ class Handler(BaseHTTPRequestHandler):
                     self.wfile.write(b"x" * 65536)
             except OSError:
                 return None
-        if came in ("odd", "twice", "other", "long") or streamed:
+        if isinstance(came, str) and came.startswith("broken_"):
+            return self.break_off(came.removeprefix("broken_"), message["id"])
+        if came in ODD or streamed:
             parts = []
-            if isinstance(came, str) and came in ("odd", "twice", "other", "long"):
+            if isinstance(came, str) and came in ODD:
                 odd(came, about, parts.append)
             else:
                 parts = streamed + [came]
             written = [part if isinstance(part, str) else json.dumps(part) for part in parts]
             body = ": hello\n\n" + "".join(f"event: message\ndata: {part}\n\n" for part in written)
-            return self.send(200, body.encode(), Content_Type="text/event-stream", **more)
+            try:
+                return self.send(200, body.encode(), Content_Type="text/event-stream", **more)
+            except ConnectionError:
+                return None
         body = came if isinstance(came, str) else json.dumps(came)
         status = 404 if isinstance(came, dict) and came.get("error", {}).get("code") == -32601 else 200
         return self.send(status, body.encode(), Content_Type="application/json", **more)
@@ -411,7 +489,7 @@ def serve_stdio():
                 sys.stdout.write(f'{{"jsonrpc":"2.0","id":{message["id"]},"result":{{"content":["')
                 while True:
                     sys.stdout.write("x" * 65536)
-        if isinstance(came, str) and came in ("odd", "twice", "other", "long"):
+        if isinstance(came, str) and came in ODD:
             odd(came, about, write)
         elif came is not None:
             write(came)

@@ -13,6 +13,7 @@ mod listing;
 
 mod control;
 mod openapi;
+mod operators;
 
 mod reach;
 mod rights;

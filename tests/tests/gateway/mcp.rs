@@ -27,7 +27,7 @@ const IN_META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28",
 
 /// A client of one revision.
 #[derive(Debug, Clone, Copy)]
-struct Client {
+pub(crate) struct Client {
     web: Web,
     revision: &'static str,
     /// What it declares that it can do, JSON text.
@@ -35,7 +35,7 @@ struct Client {
 }
 
 /// A client of the newest revision.
-const fn modern(web: Web) -> Client {
+pub(crate) const fn modern(web: Web) -> Client {
     Client {
         web,
         revision: MODERN,
@@ -44,7 +44,7 @@ const fn modern(web: Web) -> Client {
 }
 
 /// A client of the one that most clients speak.
-const fn legacy(web: Web) -> Client {
+pub(crate) const fn legacy(web: Web) -> Client {
     Client {
         web,
         revision: LEGACY,
@@ -59,7 +59,7 @@ impl Client {
     }
 
     /// A request with these parameters, and this more in `_meta`: members of an object as text, for their bytes count.
-    fn request(self, id: &str, method: &str, params: &str, meta: &str) -> WebRequest {
+    pub(crate) fn request(self, id: &str, method: &str, params: &str, meta: &str) -> WebRequest {
         let own = match self.revision {
             MODERN => IN_META.replace("{}", self.can),
             _ => String::new(),
@@ -91,7 +91,7 @@ impl Client {
     }
 
     /// A call of this tool.
-    fn calling(self, tool: &str, arguments: &str, meta: &str) -> WebRequest {
+    pub(crate) fn calling(self, tool: &str, arguments: &str, meta: &str) -> WebRequest {
         self.calling_as("1", tool, arguments, meta)
     }
 
@@ -110,7 +110,7 @@ impl Client {
 }
 
 /// The result in an answer.
-fn result(answer: &WebAnswer) -> Value {
+pub(crate) fn result(answer: &WebAnswer) -> Value {
     let told = answer.json();
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert!(told["error"].is_null(), "{}", answer.text());
@@ -118,7 +118,7 @@ fn result(answer: &WebAnswer) -> Value {
 }
 
 /// Status and number of an error of the protocol.
-fn error(answer: &WebAnswer) -> (u16, i64) {
+pub(crate) fn error(answer: &WebAnswer) -> (u16, i64) {
     let number = answer.json()["error"]["code"].as_i64();
     (
         answer.status,

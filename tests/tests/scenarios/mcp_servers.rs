@@ -9,7 +9,7 @@ use std::{
 use fleet::{
     manifest::{AnyManifest, Manifest, McpServer, parse, parse_any},
     mcp::{
-        discover_name,
+        OPERATORS, discover_name,
         discovered::{FoundTool, Standing, compare},
     },
     store::{mcp_servers, tools::Applied},
@@ -36,16 +36,15 @@ struct Upstream {
 impl Upstream {
     /// A server on stdio that the calls of a worker share.
     fn new() -> Self {
-        Self::with("shared", &json!({}))
+        Self::with("shared", "untrusted", &json!({}))
     }
 
-    /// A server on stdio whose processes live so long and have these variables.
-    fn with(lifetime: &str, env: &Value) -> Self {
+    /// A server on stdio whose processes live so long, which is believed so much and has these variables.
+    fn with(lifetime: &str, trust: &str, env: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let command = json!(["python3", SERVER, "stdio", "modern", folder.path()]);
         let transport = json!({"stdio": {"command": command, "env": env, "lifetime": lifetime}});
-        let manifest =
-            json!({"kind": "mcp_server", "name": "up", "version": 1, "transport": transport});
+        let manifest = json!({"kind": "mcp_server", "name": "up", "version": 1, "transport": transport, "trust": trust});
         let Ok(AnyManifest::McpServer(server)) = parse_any(&manifest.to_string()) else {
             panic!("{manifest}")
         };
@@ -64,7 +63,7 @@ impl Upstream {
             assert_eq!(applied, expected);
         }
         let mut other = serde_json::to_value(&self.server).unwrap();
-        other["trust"] = json!("trusted");
+        other["on_change"] = json!("warn");
         let other: McpServer = serde_json::from_value(other).unwrap();
         let applied = mcp_servers::apply(&mut connection, &other, "test")
             .await
@@ -80,7 +79,9 @@ impl Upstream {
     async fn discover(&self, fleet: &Fleet, applied: &[Manifest]) -> Vec<FoundTool> {
         let tool = discover_name(&self.server.queue);
         let answer = until("the tool that looks to be known", async || {
-            let asked = fleet.submit(tool.as_str(), &json!({"server": "up"}));
+            let asked = fleet
+                .submit(tool.as_str(), &json!({"server": "up"}))
+                .tenant(OPERATORS);
             let answer = asked.wait().await;
             (answer.code() != "unknown_tool").then_some(answer)
         })
@@ -212,7 +213,7 @@ async fn a_server_is_looked_at_applied_and_called_and_a_change_stops_its_calls()
 #[tokio::test]
 async fn what_a_server_says_of_its_tools_is_told_without_its_secrets() {
     const SECRET: &str = "hunter2-and-more";
-    let upstream = Upstream::with("shared", &json!({"TOKEN": "secret://TOKEN"}));
+    let upstream = Upstream::with("shared", "untrusted", &json!({"TOKEN": "secret://TOKEN"}));
     let secrets = tempfile::tempdir().unwrap();
     fs::write(secrets.path().join("TOKEN"), SECRET).unwrap();
     let flags = ["--secrets", secrets.path().to_str().unwrap()];
@@ -294,7 +295,7 @@ async fn what_a_worker_that_is_killed_shared_is_in_doubt_and_nothing_of_it_lives
 #[tokio::test]
 async fn programs_of_calls_and_of_looks_take_the_slots_of_programs() {
     let witness = Witness::start().await;
-    let upstream = Upstream::with("call", &json!({}));
+    let upstream = Upstream::with("call", "untrusted", &json!({}));
     let spec = Spec::with([]).workers(1, &["--programs", "1"]);
     let fleet = Fleet::start(spec).await;
     upstream.apply(&fleet).await;
@@ -333,5 +334,58 @@ async fn programs_of_calls_and_of_looks_take_the_slots_of_programs() {
         fleet.until_state(call, "succeeded").await;
     }
     assert_eq!(upstream.effects(), 1);
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn only_a_trusted_server_has_its_word_for_it_that_a_tool_reads() {
+    for (trust, effect) in [("untrusted", "once"), ("trusted", "read")] {
+        let witness = Witness::start().await;
+        let upstream = Upstream::with("shared", trust, &json!({}));
+        let tool = json!({"name": "effect_then_crash", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}});
+        fs::write(upstream.path("lies.tool"), tool.to_string()).unwrap();
+        let fleet = Fleet::start(Spec::with([])).await;
+        upstream.apply(&fleet).await;
+        let manifest = manifest_of(&upstream.discover(&fleet, &[]).await, "effect_then_crash");
+        assert_eq!(manifest.effect.as_str(), effect);
+        fleet
+            .apply(&serde_json::to_string(&manifest).unwrap())
+            .await;
+        let answer = until("the tool to be known", async || {
+            let asked = fleet.submit("up_effect_then_crash", &json!({})).key("a");
+            let answer = asked.wait().await;
+            (answer.code() != "unknown_tool").then_some(answer)
+        })
+        .await;
+        if effect == "once" {
+            assert_eq!(answer["state"], "in_doubt", "{}", *answer);
+            assert_eq!(upstream.effects(), 1, "whatever the server calls it");
+        } else {
+            assert_eq!(answer["state"], "failed", "{}", *answer);
+            assert!(upstream.effects() > 1, "a read is tried again");
+        }
+        invariants::hold(&fleet, &witness).await;
+    }
+}
+
+#[tokio::test]
+async fn ten_thousand_tools_are_found_and_one_more_is_said_to_be_too_many() {
+    let witness = Witness::start().await;
+    let upstream = Upstream::new();
+    let fleet = Fleet::start(Spec::with([])).await;
+    upstream.apply(&fleet).await;
+    fs::write(upstream.path("more"), "10000").unwrap();
+    let found = upstream.discover(&fleet, &[]).await;
+    assert_eq!(found.len(), 10_000);
+    assert_eq!(manifest_of(&found, "more 7").name.as_str(), "up_more_7");
+    fs::write(upstream.path("more"), "10001").unwrap();
+    let asked = fleet.submit("mcp_discover", &json!({"server": "up"}));
+    let answer = asked.tenant(OPERATORS).wait().await;
+    assert_eq!(answer["state"], "failed", "{}", *answer);
+    assert!(
+        answer.to_string().contains("more than 10000 tools"),
+        "{}",
+        *answer
+    );
     invariants::hold(&fleet, &witness).await;
 }

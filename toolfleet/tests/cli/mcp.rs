@@ -10,7 +10,7 @@ const SERVER: &str = "{kind: mcp_server, name: tracker, version: 1, queue: eu-1,
 
 fn tool(server: &str) -> String {
     format!(
-        "{{name: tracker_create, version: 1, description: 'Creates an issue in the tracker.', effect: once, output: content, \
+        "{{name: tracker_create, version: 1, description: 'Creates an issue in the tracker.', effect: once, output: content, queue: eu-1, \
           input_schema: {{type: object, additionalProperties: false}}, \
           executor: {{mcp: {{server: {server}, tool: create-issue, pin: 'sha256:{}'}}}}}}\n",
         "0".repeat(64)
@@ -117,4 +117,84 @@ async fn servers_are_applied_with_their_tools_and_listed() {
     );
     let version = on(&["mcp", "show", "tracker", "--version", "2"]);
     assert!(version.err.contains("has no version 2"), "{}", version.err);
+}
+
+#[tokio::test]
+async fn a_tool_of_another_queue_than_its_server_is_named_and_applied() {
+    let folder = folder();
+    let postgres = postgres(folder.path(), true).await;
+    migrate(&ledger(&postgres.url())).await.unwrap();
+    let on = |arguments: &[&str]| {
+        let mut command = program(arguments);
+        command
+            .current_dir(folder.path())
+            .env("DATABASE_URL", postgres.url())
+            .env("NATS_URL", "nats://127.0.0.1:1");
+        run(command)
+    };
+    let file = |name: &str| folder.path().join(name);
+    fs::write(file("tracker.yaml"), SERVER).unwrap();
+    fs::write(file("same.yaml"), tool("tracker")).unwrap();
+    let other = tool("tracker").replace("tracker_create", "tracker_other");
+    let other = other.replace("queue: eu-1, ", "");
+    fs::write(file("other.yaml"), &other).unwrap();
+
+    let linted = on(&["tools", "lint", "tracker.yaml", "same.yaml", "other.yaml"]);
+    let warning = "other.yaml:/queue: warning: mcp_queue_differs: tracker_other runs on the workers of the queue default";
+    assert!(linted.out.contains(warning), "{}", linted.out);
+    assert_eq!(
+        linted.out.matches("mcp_queue_differs").count(),
+        1,
+        "{}",
+        linted.out
+    );
+    let names = |ran: &crate::support::Ran| ran.err.matches("mcp_queue_differs: tracker_").count();
+    let server = on(&["tools", "apply", "tracker.yaml", "same.yaml"]);
+    assert_eq!((server.code, names(&server)), (0, 0), "{}", server.err);
+    let applied = on(&["tools", "apply", "other.yaml"]);
+    assert_eq!((applied.code, names(&applied)), (0, 1), "{}", applied.err);
+    assert!(
+        applied
+            .err
+            .contains("tracker_other runs on the workers of the queue default")
+            && applied.err.contains("asks those of eu-1"),
+        "{}",
+        applied.err
+    );
+    // Only what is applied now is spoken of.
+    let same = on(&["tools", "apply", "same.yaml"]);
+    assert_eq!((same.code, names(&same)), (0, 0), "{}", same.err);
+
+    // A server that moves leaves its tools behind.
+    let moved = SERVER.replace("version: 1, queue: eu-1", "version: 2");
+    fs::write(file("tracker.yaml"), moved).unwrap();
+    let moved = on(&["tools", "apply", "tracker.yaml"]);
+    assert_eq!((moved.code, names(&moved)), (0, 1), "{}", moved.err);
+    assert!(
+        moved
+            .err
+            .contains("tracker_create runs on the workers of the queue eu-1"),
+        "{}",
+        moved.err
+    );
+    let retired = on(&["tools", "retire", "tracker_create", "--note", "moved"]);
+    assert_eq!(retired.code, 0, "{}", retired.err);
+    let again = on(&["tools", "apply", "tracker.yaml"]);
+    assert_eq!((again.code, names(&again)), (0, 0), "{}", again.err);
+}
+
+#[tokio::test]
+async fn the_names_of_the_tools_that_look_are_the_fleets_own() {
+    let folder = folder();
+    for (name, is_own) in [
+        ("mcp_discover", true),
+        ("mcp_discover_all", true),
+        ("mcp_discovery", false),
+    ] {
+        let path = folder.path().join("tool.yaml");
+        fs::write(&path, tool("tracker").replace("tracker_create", name)).unwrap();
+        let linted = run(program(&["tools", "lint", path.to_str().unwrap()]));
+        assert_eq!(linted.code, i32::from(is_own), "{name}: {}", linted.out);
+        assert_eq!(linted.out.contains("the fleet's own"), is_own, "{name}");
+    }
 }

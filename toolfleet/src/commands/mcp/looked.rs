@@ -5,11 +5,12 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use fleet::{
     config::{BusArgs, StoreArgs},
-    ids::{Label, ServerName},
+    ids::ServerName,
     manifest::{Manifest, McpServer},
     mcp::{
         discover_name,
         discovered::{FoundTool, compare},
+        operators,
     },
     wire::headers::Prefer,
 };
@@ -31,9 +32,6 @@ const PATIENCE: Duration = Duration::from_secs(40);
 pub(super) struct Look {
     /// The server's name
     pub(super) server: ServerName,
-    /// Who asks, as the history will say
-    #[arg(long, default_value = "default")]
-    tenant: Label,
     #[command(flatten)]
     bus: BusArgs,
     #[command(flatten)]
@@ -68,7 +66,7 @@ impl Look {
             .context("read a manifest that another version of this program applied")?;
         let client = connect::client(&self.bus).await?;
         let submission = Submission {
-            tenant: self.tenant.clone(),
+            tenant: operators(),
             tool: discover_name(&server.queue),
             args: json!({ "server": name }).to_string().into(),
             options: Options {

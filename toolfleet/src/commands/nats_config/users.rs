@@ -6,6 +6,7 @@ use fleet::{
     bus::rights::{NatsRole, Rights},
     config::ConfigError,
     ids::{Label, Prefix, QueueName, ToolName},
+    mcp,
     wire::subjects::Subjects,
 };
 
@@ -94,6 +95,15 @@ impl Roster {
         services: Vec<Service>,
     ) -> anyhow::Result<Self> {
         let subjects = Subjects::new(prefix);
+        if tenants
+            .iter()
+            .any(|tenant| tenant.as_str() == mcp::OPERATORS)
+        {
+            return Err(wrong(format!(
+                "--tenant names {}, in whose name operators ask; give the tenant another name",
+                mcp::OPERATORS
+            )));
+        }
         for apart in own_account {
             if !tenants.contains(apart) {
                 return Err(wrong(format!(

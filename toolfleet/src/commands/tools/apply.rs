@@ -54,6 +54,7 @@ impl Apply {
             mut servers,
         } = files::read_all(&self.paths)?;
         let egress = self.egress.egress();
+        files::refuse_own_names(&mut files);
         files::refuse_own_subjects(&mut files, &self.bus.prefix);
         files::refuse_forbidden_addresses(&mut files, &egress);
         files::refuse_forbidden_servers(&mut servers, &egress);
@@ -91,6 +92,8 @@ impl Apply {
             name_retired(&done, &mut connection).await?;
             name_unguarded(&done, &mut connection).await?;
             name_let_down(&done, &mut connection).await?;
+            let tools: Vec<&Manifest> = done.iter().filter(is_there).map(|done| done.1).collect();
+            servers::name_elsewhere(&tools, &done_servers, &mut connection).await?;
         }
         if ended.is_err() && !done.is_empty() {
             output::warn("not everything was applied");
@@ -254,6 +257,10 @@ async fn name_retired(done: &[Done<'_>], connection: &mut PgConnection) -> anyho
         }
     }
     Ok(())
+}
+
+fn is_there((.., applied): &&Done<'_>) -> bool {
+    matches!(applied, Applied::Created | Applied::Unchanged)
 }
 
 /// Reports which of these tools no worker can run now, because none has an interceptor that they demand.

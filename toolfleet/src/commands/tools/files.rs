@@ -15,6 +15,7 @@ use fleet::{
     manifest::{
         AnyManifest, ExecutorSpec, Manifest, ManifestProblem, McpServer, McpTransport, parse_any,
     },
+    mcp::is_for_operators,
     wire::subjects::Subjects,
 };
 
@@ -148,6 +149,20 @@ pub(super) fn text(path: &Path) -> Result<String, Vec<ManifestProblem>> {
         .map_err(|problem| whole_file(format!("cannot be read: {}", chain(&problem))))?;
     String::from_utf8(bytes)
         .map_err(|_not_text| whole_file("the file is not UTF-8 text".to_owned()))
+}
+
+/// Refuses tools that are called as those of the fleet are that look at MCP servers: only operators could call them.
+pub(super) fn refuse_own_names(files: &mut [ManifestFile]) {
+    for file in files {
+        let own = file.manifest.as_ref().ok();
+        if own.is_some_and(|manifest| is_for_operators(manifest.name.as_str())) {
+            file.manifest = Err(vec![ManifestProblem {
+                path: "/name".to_owned(),
+                message: "mcp_discover and names that begin with mcp_discover_ are the fleet's own; write another name"
+                    .to_owned(),
+            }]);
+        }
+    }
 }
 
 /// Refuses tools whose subject is one of the fleet's own with this prefix.

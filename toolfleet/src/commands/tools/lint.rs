@@ -9,7 +9,10 @@ use fleet::{
 };
 use serde_json::{Value, json};
 
-use super::files::{self, ManifestFile, ManifestFiles};
+use super::{
+    files::{self, ManifestFile, ManifestFiles},
+    servers,
+};
 use crate::commands::output;
 
 /// The rules, for `--help`.
@@ -24,6 +27,7 @@ Problems are what `tools apply` refuses. Warnings, at most 50 for each file:
                 case or separators; camelCase beside snake_case
   its values    an object that may hold anything; an array without items; a format or pattern without an example;
                 enum values of another type, or equal but for case or space, or such as True and False
+  its server    a tool of an MCP server that is among the files, and of another queue (mcp_queue_differs)
   of a write    an object at any level without additionalProperties: false; a number without bounds; an array without
                 maxItems
 docs/lint.md has the reasons, and what to write instead.";
@@ -52,10 +56,11 @@ impl Lint {
             mut servers,
         } = files::read_all(&self.paths)?;
         let egress = self.egress.egress();
+        files::refuse_own_names(&mut tools);
         files::refuse_own_subjects(&mut tools, &self.prefix);
         files::refuse_forbidden_addresses(&mut tools, &egress);
         files::refuse_forbidden_servers(&mut servers, &egress);
-        let found = tools.iter().map(Found::new);
+        let found = tools.iter().map(|file| Found::new(file, &servers));
         let found: Vec<Found> = found.chain(servers.iter().map(Found::of_server)).collect();
         if self.json {
             output::print_json(&found.iter().map(Found::to_json).collect::<Value>())?;
@@ -78,9 +83,13 @@ struct Found {
 }
 
 impl Found {
-    fn new(file: &ManifestFile) -> Self {
+    fn new(file: &ManifestFile, servers: &[ManifestFile<McpServer>]) -> Self {
         let (problems, warnings) = match &file.manifest {
-            Ok(manifest) => (Vec::new(), lint(manifest)),
+            Ok(manifest) => {
+                let mut warnings = lint(manifest);
+                warnings.extend(servers::elsewhere(manifest, servers));
+                (Vec::new(), warnings)
+            }
             Err(problems) => {
                 // An unreadable file is one of the problems.
                 let text = files::text(&file.path).unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::Path};
 
 use fleet::{
-    ids::{QueueName, ServerName},
+    ids::{QueueName, ServerName, ToolName},
     manifest::{ExecutorSpec, Manifest, ManifestProblem, McpServer},
     store::{StoreError, mcp_servers, tools::Applied},
 };
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 
 use super::{files::ManifestFile, verdict::word};
+use crate::commands::output;
 
 /// What became of a manifest of a server.
 pub(crate) struct AppliedServer<'a> {
@@ -110,6 +111,70 @@ pub(super) async fn refuse_unknown(
         are_some = true;
     }
     Ok(are_some)
+}
+
+/// The name of a warning, by which scripts find it.
+const OTHER_QUEUE: &str = "mcp_queue_differs";
+
+fn other_queue(tool: &str, queue: &str, server: &str, server_queue: &str) -> String {
+    format!(
+        "{OTHER_QUEUE}: {tool} runs on the workers of the queue {queue}, and toolfleet mcp discover asks those of {server_queue}, the queue of its MCP \
+         server {server}; write queue: {server_queue}, or have the workers of {queue} reach the server too: its program or its address, and its secrets"
+    )
+}
+
+/// Reports which of these tools, and which tools of these servers, are of another queue than their server. That is no mistake where the
+/// workers of both reach it.
+pub(super) async fn name_elsewhere(
+    tools: &[&Manifest],
+    servers: &[AppliedServer<'_>],
+    connection: &mut PgConnection,
+) -> Result<(), StoreError> {
+    let are_there: Vec<&ServerName> = servers
+        .iter()
+        .filter(|done| !done.is_refused())
+        .map(|done| &done.server.name)
+        .collect();
+    let named = tools
+        .iter()
+        .filter_map(|manifest| Some((&manifest.name, server_of(manifest)?)));
+    let named: Vec<(&ToolName, &ServerName)> = named.collect();
+    let mut asked: Vec<&ServerName> = named.iter().map(|(_, server)| *server).collect();
+    asked.extend(&are_there);
+    for one in mcp_servers::elsewhere(connection, &asked).await? {
+        let is_ours = named.iter().any(|(tool, _)| tool.as_str() == one.tool)
+            || are_there.iter().any(|server| server.as_str() == one.server);
+        if is_ours {
+            output::warn(&other_queue(
+                &one.tool,
+                &one.queue,
+                &one.server,
+                &one.server_queue,
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What `tools lint` says of a tool whose server is among these files and of another queue.
+pub(super) fn elsewhere(
+    manifest: &Manifest,
+    servers: &[ManifestFile<McpServer>],
+) -> Option<ManifestProblem> {
+    let name = server_of(manifest)?;
+    let mut known = servers
+        .iter()
+        .filter_map(|file| file.manifest.as_ref().ok());
+    let server = known.find(|server| server.name == *name)?;
+    (server.queue != manifest.queue).then(|| ManifestProblem {
+        path: "/queue".to_owned(),
+        message: other_queue(
+            manifest.name.as_str(),
+            manifest.queue.as_str(),
+            name.as_str(),
+            server.queue.as_str(),
+        ),
+    })
 }
 
 fn server_of(manifest: &Manifest) -> Option<&ServerName> {

@@ -1,12 +1,16 @@
 //! An answer that comes as a stream of events (`text/event-stream`): `output` has a part, `result` has the answer. Pure, and
 //! bounded: of what is too long only a beginning is kept.
 
+use std::time::Duration;
+
 use fleet::wire::part::JSON_MAX;
 
 use crate::executors::mcp::skim::Skim;
 
 /// The most bytes of a field's name and of an event's; none that counts is as long.
 const NAME_MAX: usize = 16;
+/// The most bytes of an event's id that is kept.
+const ID_MAX: usize = 1024;
 /// How a line of data begins.
 const DATA: &[u8] = b"data:";
 
@@ -70,6 +74,18 @@ pub(in crate::executors) struct Events {
     skims: bool,
     /// How many bytes of the line came.
     line_seen: usize,
+    place: StreamPlace,
+}
+
+/// Where a reader of a stream is, and when it may come back there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::executors) struct StreamPlace {
+    /// The id of the last event that has come completely: what comes again begins behind it. Empty: there is none.
+    pub(in crate::executors) id: Vec<u8>,
+    /// The id that the next event to be complete leaves.
+    next_id: Vec<u8>,
+    /// How long the server wants a reader to wait before it comes back.
+    pub(in crate::executors) pause: Option<Duration>,
 }
 
 /// An event.
@@ -94,6 +110,25 @@ impl Events {
             event: StreamEvent::default(),
             skims: false,
             line_seen: 0,
+            place: StreamPlace::default(),
+        }
+    }
+
+    /// Where the reader is.
+    pub(in crate::executors) const fn place(&self) -> &StreamPlace {
+        &self.place
+    }
+
+    /// Goes on at the beginning of another stream, which continues the one that broke off: what had not ended of that is dropped.
+    pub(in crate::executors) fn continued(self) -> Self {
+        let Self {
+            most, skims, place, ..
+        } = self;
+        let next_id = place.id.clone();
+        Self {
+            skims,
+            place: StreamPlace { next_id, ..place },
+            ..Self::up_to(most)
         }
     }
 
@@ -148,6 +183,8 @@ impl Events {
         let is_cut = std::mem::take(&mut self.is_cut);
         self.line_seen = 0;
         if self.line.is_empty() {
+            // Only now: of an event that breaks off, its id has been read and its data have not.
+            self.place.id.clone_from(&self.place.next_id);
             return Some(std::mem::take(&mut self.event));
         }
         let line = self
@@ -173,6 +210,16 @@ impl Events {
                 let room = (self.most + 1).saturating_sub(data.len());
                 event.is_cut |= is_cut || value.len() > room;
                 data.extend_from_slice(&value[..value.len().min(room)]);
+            }
+            // One that is too long to be kept is none, for half of an id names another place.
+            b"id" if !value.contains(&0) => {
+                let fits = !is_cut && value.len() <= ID_MAX;
+                self.place.next_id = if fits { value.to_vec() } else { Vec::new() };
+            }
+            b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
+                let digits = str::from_utf8(value).unwrap_or_default();
+                let millis = digits.parse().unwrap_or(u64::MAX);
+                self.place.pause = Some(Duration::from_millis(millis));
             }
             _comments_and_other_fields => {}
         }
@@ -256,6 +303,45 @@ mod tests {
         }
         assert_eq!(read(b"event: result\n\n", 5).1, whole(""));
         assert_eq!(read(b"data: 1\nevent: result\n\n", 5).1, whole("1"));
+    }
+
+    #[test]
+    fn a_stream_is_taken_up_behind_its_last_event_that_was_complete() {
+        let long = "x".repeat(ID_MAX + 1);
+        for (stream, id, pause) in [
+            ("id: a\nretry: 50\ndata: \n\n", "a", Some(50)),
+            ("id: a\ndata: 1\n\nid: b\ndata: 2\n", "a", None),
+            ("id: a\n\ndata: 1\n\n", "a", None),
+            ("id: a\n\nid\n\n", "", None),
+            ("id: a\n\nid: b\0c\n\n", "a", None),
+            (&format!("id: a\n\nid: {long}\n\n"), "", None),
+            (
+                "id: a\r\n\r\nretry: x\r\nretry: -1\r\nretry:\r\n",
+                "a",
+                None,
+            ),
+            ("retry: 99999999999999999999\n", "", Some(u64::MAX)),
+        ] {
+            for chunk in [1, 3, 10_000] {
+                let mut events = Events::up_to(100);
+                for bytes in stream.as_bytes().chunks(chunk) {
+                    assert_eq!(events.feed(bytes, |_| None::<()>), None);
+                }
+                let place = events.continued().place().clone();
+                let found = (String::from_utf8(place.id).unwrap(), place.pause);
+                let expected = (id.to_owned(), pause.map(Duration::from_millis));
+                assert_eq!(found, expected, "{stream:?} {chunk}");
+            }
+        }
+        let mut events = Events::up_to(100);
+        assert_eq!(
+            events.feed(b"id: a\ndata: 1\n\nid: b\ndata: half", |_| None::<()>),
+            None
+        );
+        let mut events = events.continued();
+        let read = events.feed(b"data: whole\n\n", |event| event.data);
+        assert_eq!(read.as_deref(), Some(&b"whole"[..]));
+        assert_eq!(events.place().id, b"a", "half an event leaves no id");
     }
 
     #[test]

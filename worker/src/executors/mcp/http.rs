@@ -1,5 +1,5 @@
-//! Carries requests over HTTP: one POST each, its answer as JSON or as a stream of events. No redirect is followed and nothing is sent
-//! again.
+//! Carries requests over HTTP: one POST each, its answer as JSON or as a stream of events (`stream`). No redirect is followed and nothing
+//! is sent again.
 
 use std::time::Duration;
 
@@ -13,25 +13,23 @@ use reqwest::{
     header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER},
 };
 
+use tokio::time::Instant;
+
 use super::{
-    aside::{self, LONG},
+    aside,
     came::{Came, HttpStatus},
     cut::AttemptEnd,
     headers,
     hear::Hear,
-    message::{self, ASKED_ID_MAX, Incoming, Request, Revision, RpcAnswer, is_id, no_answer},
+    message::{self, Incoming, Request, Revision, RpcAnswer, is_id, no_answer},
     skim::Skim,
 };
-use crate::executors::http::{sse::Events, transport, words};
+use crate::executors::http::{transport, words};
 
 /// The most bytes around an answer, and of one that is no success.
-const ENVELOPE_MAX: usize = 64 * 1024;
+pub(super) const ENVELOPE_MAX: usize = 64 * 1024;
 /// The most bytes of an answer that are read to know whether it is one: a write may have been done.
-const SKIMMED_MAX: usize = 64 * 1024 * 1024;
-/// The most bytes of a stream beside its answer.
-const STREAM_MAX: usize = 16 * 1024 * 1024;
-/// How many questions of a server are answered on the stream of one call.
-const QUESTIONS_MAX: usize = 32;
+pub(super) const SKIMMED_MAX: usize = 64 * 1024 * 1024;
 /// How long a message that nobody answers may take.
 const NOTICE_MAX: Duration = Duration::from_secs(2);
 
@@ -124,6 +122,7 @@ impl HttpTarget {
             id: request.id,
             limit,
             hear,
+            until: cut.until,
         };
         let came = tokio::select! {
             biased;
@@ -149,6 +148,22 @@ impl HttpTarget {
         drop(tokio::time::timeout(NOTICE_MAX, sent).await);
     }
 
+    /// Asks for a stream behind the event with this id: nothing is done again by it.
+    pub(super) async fn behind(
+        &self,
+        event: HeaderValue,
+        revision: Revision,
+        session: Option<&HeaderValue>,
+    ) -> reqwest::Result<Response> {
+        let mut headers = self.protocol_headers(revision, session);
+        headers.remove(CONTENT_TYPE);
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        headers.insert("last-event-id", event);
+        let mut asked = reqwest::Request::new(reqwest::Method::GET, self.url.clone());
+        *asked.headers_mut() = headers;
+        self.clients.reads.execute(asked).await
+    }
+
     fn protocol_headers(&self, revision: Revision, session: Option<&HeaderValue>) -> HeaderMap {
         let mut headers = self.headers.clone();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -172,21 +187,16 @@ impl HttpTarget {
     }
 }
 
-/// What has ended the reading of a stream.
-enum Streamed {
-    Over(Came),
-    /// The answer, which has still to be read.
-    Long(Vec<u8>),
-}
-
 /// Reads the answer to one request.
-struct Reading<'a> {
-    target: &'a HttpTarget,
-    revision: Revision,
-    session: Option<HeaderValue>,
-    id: u64,
-    limit: usize,
-    hear: &'a Hear,
+pub(super) struct Reading<'a> {
+    pub(super) target: &'a HttpTarget,
+    pub(super) revision: Revision,
+    pub(super) session: Option<HeaderValue>,
+    pub(super) id: u64,
+    pub(super) limit: usize,
+    pub(super) hear: &'a Hear,
+    /// When the attempt must end at the latest.
+    pub(super) until: Instant,
 }
 
 impl Reading<'_> {
@@ -195,10 +205,7 @@ impl Reading<'_> {
         if !status.is_success() {
             return self.status(response, of_session).await;
         }
-        let kind = response.headers().get(CONTENT_TYPE);
-        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        let kind = kind.split(';').next().unwrap_or_default().trim();
-        if kind.eq_ignore_ascii_case("text/event-stream") {
+        if is_stream(&response) {
             self.stream(response).await
         } else {
             self.body(response).await
@@ -265,80 +272,17 @@ impl Reading<'_> {
             Err(why) => Came::NoAnswer(no_answer(why)),
         }
     }
-
-    /// Reads a stream of events up to the answer. What comes before is heard; answers to other requests do not count.
-    async fn stream(&self, mut response: Response) -> Came {
-        let mut events = Events::skimming(self.limit.saturating_add(ENVELOPE_MAX));
-        let mut room = self.limit.max(SKIMMED_MAX).saturating_add(STREAM_MAX);
-        let (mut asked, mut may_ask) = (Vec::new(), QUESTIONS_MAX);
-        loop {
-            let chunk = match response.chunk().await {
-                Ok(Some(chunk)) => chunk,
-                Ok(None) => {
-                    let why = Message::fixed(
-                        "the MCP server's stream ended before it answered",
-                        "MCP 服务器的事件流在回答之前就结束了",
-                    );
-                    return Came::NoAnswer(ToolFailure::new(Code::Unavailable, why));
-                }
-                Err(_broken) => return Came::NoAnswer(broke_off()),
-            };
-            let came = events.feed(&chunk, |event| {
-                let data = event.data?;
-                if event.is_cut {
-                    let is_ours = event.skim.id() == self.id.to_string().as_bytes();
-                    return is_ours
-                        .then(|| Streamed::Over(Came::TooLarge(event.skim.came(), data)));
-                }
-                if data.len() > LONG {
-                    // What is told or asked is never so long.
-                    let is_ours =
-                        event.skim.is_answer() && event.skim.id() == self.id.to_string().as_bytes();
-                    return is_ours.then_some(Streamed::Long(data));
-                }
-                match message::read(&data) {
-                    Ok(Incoming::Answer { id, answer }) => {
-                        let is_ours = id.is_some_and(|id| is_id(id.get(), self.id));
-                        is_ours.then_some(Streamed::Over(Came::Answer(answer)))
-                    }
-                    Ok(Incoming::Told { method, params }) => {
-                        self.hear.told(&method, params.as_deref());
-                        None
-                    }
-                    Ok(Incoming::Asked { id, method }) => {
-                        if may_ask > 0 && id.get().len() <= ASKED_ID_MAX {
-                            may_ask -= 1;
-                            asked.push(message::reply(&id, &method));
-                        }
-                        None
-                    }
-                    Err(_no_message) => None,
-                }
-            });
-            match came {
-                Some(Streamed::Over(came)) => return came,
-                Some(Streamed::Long(data)) => return aside::read_answer(data, self.id).await,
-                None => {}
-            }
-            for reply in asked.drain(..) {
-                let session = self.session.as_ref();
-                self.target.tell(reply, "", self.revision, session).await;
-            }
-            match room.checked_sub(chunk.len()) {
-                Some(left) => room = left,
-                None => {
-                    let why = Message::fixed(
-                        "the MCP server's stream went on beyond every bound",
-                        "MCP 服务器的事件流超出了所有限制",
-                    );
-                    return Came::NoAnswer(ToolFailure::new(Code::OutputTooLarge, why));
-                }
-            }
-        }
-    }
 }
 
-fn broke_off() -> ToolFailure {
+/// Whether an answer comes as a stream of events.
+pub(super) fn is_stream(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    kind.eq_ignore_ascii_case("text/event-stream")
+}
+
+pub(super) fn broke_off() -> ToolFailure {
     let why = Message::fixed(
         "the MCP server's answer broke off in the middle",
         "MCP 服务器返回结果时中途断开",

@@ -1,7 +1,7 @@
 //! Tools of MCP servers: one `tools/call`, and what its answer proves.
 //!
 //! `message` is what goes out and comes in, `headers` what goes beside it over HTTP, `answer` what an answer means; these are pure.
-//! `way` is how a server is reached. `http` and `stdio` carry requests (`serving` and `line` read what a program writes), `peer` learns what
+//! `way` is how a server is reached. `http` and `stdio` carry requests (`stream` reads an answer in events, `serving` and `line` what a program writes), `peer` learns what
 //! a server is, with its `list` of tools and the `definition` of each; `link` keeps that between attempts as a `connection`, and the
 //! `shared_program` of calls; `task` follows a call that a server goes on with; `discover` looks at what there is. `skim` knows what a
 //! message is that is too large to be kept, `aside` reads what is long elsewhere. This file makes one attempt of it.
@@ -25,6 +25,7 @@ mod serving;
 mod shared_program;
 pub(in crate::executors) mod skim;
 mod stdio;
+mod stream;
 mod task;
 mod way;
 

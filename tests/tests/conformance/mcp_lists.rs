@@ -1,0 +1,77 @@
+//! What MCP servers say of their tools, and too much of it: what becomes of calls meanwhile. Effects are counted at the server.
+
+use std::fs;
+
+use fleet::{call::Effect, outcome::OutcomeWord, wire::code::Code};
+use serde_json::{Value, json};
+
+use super::mcp_scene::{Scene, word};
+
+const APPLIED: (OutcomeWord, Option<Code>) = (OutcomeWord::Applied, None);
+const NOT_ASKED: (OutcomeWord, Option<Code>) = (OutcomeWord::NotStarted, Some(Code::Unavailable));
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_may_list_ten_thousand_tools_and_no_more() {
+    for scene in [Scene::http("modern"), Scene::stdio("legacy")] {
+        fs::write(scene.path("more"), "10001").unwrap();
+        let outcome = scene.run("count", Effect::Once).await;
+        assert_eq!(word(&outcome), NOT_ASKED, "{outcome:?}");
+        let why = outcome.failure().unwrap().message.english();
+        assert!(why.contains("more than 10000 tools"), "{why}");
+        assert_eq!(scene.begun(), 0);
+    }
+    for scene in [Scene::http("modern"), Scene::stdio("legacy")] {
+        fs::write(scene.path("more"), "10000").unwrap();
+        assert_eq!(word(&scene.run("count", Effect::Once).await), APPLIED);
+        assert_eq!(scene.effects(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_changes_during_a_call_lets_that_end_and_stops_the_next() {
+    for scene in [
+        Scene::http("modern"),
+        Scene::http("legacy"),
+        Scene::stdio("modern"),
+        Scene::stdio("legacy"),
+    ] {
+        let outcome = scene.run("changing", Effect::Once).await;
+        assert_eq!(word(&outcome), APPLIED, "{outcome:?}");
+        let outcome = scene.run("changing", Effect::Once).await;
+        assert_eq!(
+            word(&outcome),
+            (OutcomeWord::DefiniteFailure, Some(Code::ToolChanged)),
+            "{outcome:?}"
+        );
+        assert_eq!((scene.effects(), scene.begun()), (1, 1));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_is_deeper_than_any_reader_goes_starts_nothing() {
+    let mut deep = json!({"type": "string"});
+    for _level in 0..60 {
+        deep = json!({"type": "array", "items": deep});
+    }
+    let mut tool =
+        json!({"name": "deep", "inputSchema": {"type": "object", "properties": {"a": deep}}});
+    for (nested, expected) in [(false, APPLIED), (true, NOT_ASKED)] {
+        let scene = Scene::http("modern");
+        if nested {
+            let inner = tool["inputSchema"]["properties"]["a"].take();
+            let levels = "[".repeat(200) + &inner.to_string() + &"]".repeat(200);
+            let text = tool
+                .to_string()
+                .replace("\"a\":null", &format!("\"a\":{levels}"));
+            assert!(
+                serde_json::from_str::<Value>(&text).is_err(),
+                "it is too deep"
+            );
+            fs::write(scene.path("deep.tool"), text).unwrap();
+        } else {
+            fs::write(scene.path("deep.tool"), tool.to_string()).unwrap();
+        }
+        let outcome = scene.run("count", Effect::Once).await;
+        assert_eq!(word(&outcome), expected, "{outcome:?}");
+    }
+}
