@@ -317,7 +317,9 @@ async fn programs_of_calls_and_of_looks_take_the_slots_of_programs() {
     .await;
     until_so("it to begin", async || upstream.names(".begun").len() == 1).await;
     let tool = discover_name(&upstream.server.queue);
-    let looking = fleet.submit(tool.as_str(), &json!({"server": "up"}));
+    let looking = fleet
+        .submit(tool.as_str(), &json!({"server": "up"}))
+        .tenant(OPERATORS);
     let looking = looking.asynchronous().await.call_id();
     let counting = fleet.submit("up_count", &json!({})).key("count");
     let counting = counting.asynchronous().await.call_id();
