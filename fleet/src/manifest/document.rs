@@ -2,9 +2,12 @@
 //!
 //! Two equal keys, tags, numbers that are not finite and texts that grow when their aliases are followed are refused.
 
-use std::{cell::Cell, fmt};
+use std::{
+    cell::Cell,
+    fmt::{self, Write as _},
+};
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 /// The most values in one manifest, aliases followed.
@@ -12,10 +15,43 @@ const NODES_MAX: usize = 5_000;
 
 /// Reads one document. The error says where in the text.
 pub(super) fn read(text: &str) -> Result<Value, String> {
-    let nodes = Cell::new(0);
-    Node { nodes: &nodes }
-        .deserialize(yaml_serde::Deserializer::from_str(text))
-        .map_err(|error| explain(&error.to_string(), text))
+    let read = |text: &str| {
+        let nodes = Cell::new(0);
+        Node { nodes: &nodes }.deserialize(yaml_serde::Deserializer::from_str(text))
+    };
+    let read =
+        read(text).or_else(|error| without_pairs(text).map_or(Err(error), |text| read(&text)));
+    read.map_err(|error| explain(&error.to_string(), text))
+}
+
+/// JSON in which an escape of two halves, as JSON has it for what is beyond U+FFFF, is the one that YAML has. `None`: it is no JSON, or has
+/// none.
+fn without_pairs(text: &str) -> Option<String> {
+    // In JSON a backslash is nowhere but in a text, and there it is an escape.
+    serde_json::from_str::<IgnoredAny>(text).ok()?;
+    let half = |at: &str| {
+        let digits = at.strip_prefix("\\u")?.get(..4)?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let (mut plain, mut rest, mut found) = (String::with_capacity(text.len()), text, false);
+    while let Some(place) = rest.find('\\') {
+        plain.push_str(&rest[..place]);
+        rest = &rest[place..];
+        let halves = [half(rest), rest.get(6..).and_then(half)];
+        if let [Some(first), Some(second)] = halves
+            && let Some(Ok(whole)) = char::decode_utf16([first, second]).next()
+            && whole > '\u{ffff}'
+        {
+            write!(plain, "\\U{:08x}", u32::from(whole)).ok()?;
+            (rest, found) = (&rest[12..], true);
+        } else {
+            // The backslash and what it escapes, which may be another.
+            plain.push_str(&rest[..2]);
+            rest = &rest[2..];
+        }
+    }
+    plain.push_str(rest);
+    found.then_some(plain)
 }
 
 /// The parser's error, and the advice where one is known.
@@ -147,6 +183,28 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn json_is_read_however_it_writes_what_is_beyond_the_first_plane() {
+        for text in [
+            r#"{"a": "\ud83d\ude00 \u00e9"}"#,
+            r#"{"\uDB40\uDC41": ["\\ud83d \ud83d\ude00", 1]}"#,
+            r#"{"a": "\\\ud83d\ude00\n", "b": "\"\ud83d\ude00"}"#,
+            r#"{"a": "\\\\\ud83d\ude00é\ud83d\ude00"}"#,
+        ] {
+            let expected: Value = serde_json::from_str(text).unwrap();
+            assert_eq!(read(text).unwrap(), expected, "{text}");
+        }
+        for broken in [
+            r#"{"a": "\ud83d"}"#,
+            r#"{"a": "\\ud83d\ude00"}"#,
+            r#"{"a": "\ude00\ud83d"}"#,
+            r#"{"a": "\ud83d\ude00", "a": 1}"#,
+            r#"{a: "\ud83d\ude00"}"#,
+        ] {
+            assert!(read(broken).is_err(), "{broken}");
+        }
+    }
 
     #[test]
     fn yaml_and_json_become_the_same_value() {

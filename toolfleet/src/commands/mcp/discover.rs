@@ -11,7 +11,7 @@ use anyhow::Context;
 use fleet::mcp::discovered::{FoundTool, Standing};
 
 use super::looked::Look;
-use crate::commands::output;
+use crate::commands::{json, output};
 
 /// What `mcp discover` is told.
 #[derive(Debug, clap::Args)]
@@ -121,8 +121,56 @@ fn write_all(folder: &Path, found: &[FoundTool]) -> anyhow::Result<usize> {
                 return Err(problem).with_context(|| format!("write {}", path.display()));
             }
         };
-        writeln!(file, "{manifest:#}").with_context(|| format!("write {}", path.display()))?;
+        // With what nobody sees as escapes: somebody looks at it before it is applied.
+        let text = json::pretty(&manifest.to_string());
+        writeln!(file, "{text}").with_context(|| format!("write {}", path.display()))?;
         written += 1;
     }
     Ok(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet::{
+        invisible::first_invisible,
+        manifest::{AnyManifest, parse_any},
+        mcp::discovered::compare,
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_server_says_steers_a_terminal_or_hides_in_a_file() {
+        let text = "{kind: mcp_server, name: s, version: 1, transport: {stdio: {command: [x]}}}";
+        let Ok(AnyManifest::McpServer(server)) = parse_any(text) else {
+            panic!("it is a server");
+        };
+        let hidden = "a\u{202e}b\u{e0041}\u{200b}c";
+        let hostile = &format!("{hidden}\u{1b}[31m\u{9b}");
+        let long = format!("{hostile}{}", "y\u{202e}".repeat(300_000));
+        let definition = |name: &str| {
+            json!({"name": name, "description": long, "inputSchema": {"type": "object", "title": hidden,
+                "properties": {"p": {"type": "string", "description": hidden, "enum": [hidden, "b"]}}}})
+        };
+        let unfit = json!({"name": format!("{hostile}2"), "inputSchema": {"type": hostile}});
+        let found = compare(&server, &[definition(hidden), unfit], &[]);
+        for one in &found {
+            let line = line(one);
+            assert_eq!(first_invisible(&line), None, "{line:?}");
+            assert!(!line.chars().any(char::is_control), "{line:?}");
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let written = write_all(folder.path(), &found).expect("written");
+        assert_eq!(written, 1, "{found:?}");
+        let mut fit = found.iter().filter(|one| one.manifest.is_some());
+        let name = &fit.next().expect("one is fit").name;
+        let path = folder.path().join(format!("{name}.json"));
+        let text = fs::read_to_string(path).expect("a manifest");
+        assert_eq!(first_invisible(&text), None, "{text}");
+        assert!(text.len() < 100_000 && !text.chars().any(|one| one.is_control() && one != '\n'));
+        let read = fleet::manifest::parse(&text).expect("a manifest");
+        let property = &read.input_schema["properties"]["p"];
+        assert_eq!(property["enum"][0], hidden, "what may mean something stays");
+    }
 }

@@ -243,3 +243,23 @@ fn agent(tenant: &Label) -> String {
 pub(super) fn wrong(what: String) -> anyhow::Error {
     ConfigError(vec![what]).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_agent_is_of_the_tenant_of_operators() {
+        let roster = |tenant: &str| {
+            let tenants = vec![
+                "acme".parse().expect("a tenant"),
+                tenant.parse().expect("a tenant"),
+            ];
+            let prefix = "toolfleet".parse().expect("a prefix");
+            Roster::new(prefix, tenants, &[], &[], Vec::new(), Vec::new())
+        };
+        assert!(roster("beta").is_ok());
+        let refused = roster(mcp::OPERATORS).expect_err("it is the operators' own");
+        assert!(refused.to_string().contains("_operator"), "{refused}");
+    }
+}

@@ -53,7 +53,7 @@ enum Streamed {
 }
 
 /// What came of asking for the rest of a stream.
-enum Asked {
+enum AskedRest {
     Stream(Box<Response>),
     /// The next one may bring it.
     Failed,
@@ -100,26 +100,26 @@ impl Reading<'_> {
             *resumed += 1;
             sleep(pause).await;
             match self.ask_behind(event.clone()).await {
-                Asked::Stream(response) => return Some(*response),
-                Asked::Failed => {}
-                Asked::Refused => return None,
+                AskedRest::Stream(response) => return Some(*response),
+                AskedRest::Failed => {}
+                AskedRest::Refused => return None,
             }
         }
         None
     }
 
-    async fn ask_behind(&self, event: HeaderValue) -> Asked {
+    async fn ask_behind(&self, event: HeaderValue) -> AskedRest {
         let session = self.session.as_ref();
         let Ok(response) = self.target.behind(event, self.revision, session).await else {
-            return Asked::Failed;
+            return AskedRest::Failed;
         };
         let status = response.status();
         if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
-            Asked::Failed
+            AskedRest::Failed
         } else if status == StatusCode::OK && is_stream(&response) {
-            Asked::Stream(Box::new(response))
+            AskedRest::Stream(Box::new(response))
         } else {
-            Asked::Refused
+            AskedRest::Refused
         }
     }
 
