@@ -78,18 +78,23 @@ pub async fn mcp_server(
     .map_err(|error| StoreError::from_sqlx("read an MCP server", error))
 }
 
-/// The current manifests of the tools of a server, JSON text, by name.
+/// The current manifests of the tools of a server, JSON text, by name: of those that are retired, or of the others.
 ///
 /// # Errors
 ///
 /// The view cannot be read.
-pub async fn tools_of(pool: &PgPool, server: &ServerName) -> Result<Vec<String>, StoreError> {
+pub async fn tools_of(
+    pool: &PgPool,
+    server: &ServerName,
+    retired: bool,
+) -> Result<Vec<String>, StoreError> {
     sqlx::query_scalar(
         "SELECT manifest::text FROM toolfleet.tools
-         WHERE current AND manifest->'executor'->'mcp'->>'server' = $1 AND retired_at IS NULL
+         WHERE current AND manifest->'executor'->'mcp'->>'server' = $1 AND (retired_at IS NOT NULL) = $2
          ORDER BY tool LIMIT 10000",
     )
     .bind(server.as_str())
+    .bind(retired)
     .fetch_all(pool)
     .await
     .map_err(|error| StoreError::from_sqlx("read the tools of an MCP server", error))

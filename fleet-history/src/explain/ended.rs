@@ -1,9 +1,13 @@
 //! Why a call ended as it did, and what can be done: only from the history, and from nothing that is true only now.
 
 mod held;
+mod reasons;
 
 use fleet::{call::State, wire::code::Code};
 
+use self::reasons::{
+    ABANDONED, ANSWERED, CLIENT, CLIENT_SILENT, COMPLETION_SILENT, NOT_TOLD, POISON, UNDECIDED,
+};
 use super::{
     dealt::dealt,
     explanation::{Explanation, because, counted, seconds},
@@ -11,9 +15,6 @@ use super::{
     waiting,
 };
 use crate::instant::instant;
-
-/// The reason in the history for a call that lost too many workers.
-const POISON: &str = "poison";
 
 /// How a new call is made of it.
 fn again(facts: &Facts) -> String {
@@ -84,26 +85,10 @@ fn succeeded(facts: &Facts, history: &EndedFacts) -> Explanation {
     )
 }
 
-/// The author in the history of what callers' programs hand in.
-const CLIENT: &str = "client";
-/// The reason in the history for a call whose caller's program did not answer.
-const CLIENT_SILENT: &str = "client_silent";
-/// The reason in the history for a call about which nobody decided.
-const UNDECIDED: &str = "undecided";
-/// The reason in the history for a call whose tool did not answer although it had said that it would.
-const COMPLETION_SILENT: &str = "completion_silent";
-/// The reason in the history for a call whose tool was not told what it had asked for.
-const NOT_TOLD: &str = "not_told";
-/// The reason in the history for an end with a kept answer.
-const ANSWERED: &str = "answered_from_the_cache";
-
 fn on(last: &Last) -> String {
     let worker = last.worker.as_ref();
     worker.map_or_else(String::new, |worker| format!(" on worker {worker}"))
 }
-
-/// The reason in the history for a doubt that a person abandoned.
-const ABANDONED: &str = "settled_abandoned";
 
 /// It was in doubt, and a person, a probe or the attempt's own late answer settled it.
 fn settled(facts: &Facts, history: &EndedFacts) -> Explanation {
@@ -381,10 +366,21 @@ fn failed(facts: &Facts, history: &EndedFacts) -> Explanation {
         );
     }
     let stood_in = history.degraded.as_ref().map_or_else(String::new, stood_in);
+    let next = match known {
+        // Another call would fail as this one did.
+        Some(Code::ToolChanged) => format!(
+            "toolfleet mcp diff SERVER says in what (toolfleet tools show {} names the server), and docs/errors/{code}.md what to do; until \
+             then a new call of it fails, too",
+            facts.tool
+        ),
+        _other => {
+            format!("docs/errors/{code}.md says what that means and what to do{longer}; {again}")
+        }
+    };
     because(
         reason,
         format!("it failed at {at} {attempt} with {code}{limit}{stood_in}{told}"),
-        format!("docs/errors/{code}.md says what that means and what to do{longer}; {again}"),
+        next,
     )
 }
 

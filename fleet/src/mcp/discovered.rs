@@ -6,17 +6,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{DISCOVER, dialect::in_2020, is_for_operators, name::name_of, pin::Pin};
-use crate::{
-    call::Effect,
-    invisible::is_invisible,
-    manifest::{ExecutorSpec, Manifest, McpServer, Trust, parse},
+pub use super::draft::FieldChange;
+use super::{
+    DISCOVER,
+    draft::{Described, shown},
+    is_for_operators,
+    name::name_of,
+    pin::Pin,
 };
-
-/// The most characters of a description.
-const DESCRIPTION_MAX: usize = 4_000;
+use crate::manifest::{ExecutorSpec, Manifest, McpServer, parse};
 
 /// A tool of a server, or one that it had.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -28,6 +28,9 @@ pub struct FoundTool {
     /// What it is.
     #[serde(flatten)]
     pub standing: Standing,
+    /// What was applied and what the server says now, for each field in which they differ.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<FieldChange>,
     /// The manifest that could be applied, where there is something to apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Value>,
@@ -39,12 +42,12 @@ pub struct FoundTool {
 pub enum Standing {
     /// It was never applied.
     New,
+    /// It was applied under this name and retired; its manifest would bring it back.
+    Retired,
     /// The server says what it said when it was applied.
     Unchanged,
     /// It says something else.
     Changed {
-        /// The fields of its definition in which the manifest that is applied differs from it; none where a person had edited them.
-        fields: Vec<&'static str>,
         /// Whether only title and description are others.
         words_only: bool,
         /// Why what it says now cannot be a tool of the fleet, if it cannot.
@@ -61,14 +64,14 @@ pub enum Standing {
 }
 
 /// Every tool of a server, by the server's names: what it says of them in `definitions`, and those of its tools that are applied. One that is
-/// applied under several names is there once for each.
-pub fn compare(server: &McpServer, definitions: &[Value], applied: &[Manifest]) -> Vec<FoundTool> {
-    let mut known: BTreeMap<&str, Vec<&Manifest>> = BTreeMap::new();
-    for manifest in applied {
-        if let ExecutorSpec::Mcp(spec) = &manifest.executor {
-            known.entry(&spec.tool).or_default().push(manifest);
-        }
-    }
+/// applied under several names is there once for each. `retired` are the newest manifests of those that are retired.
+pub fn compare(
+    server: &McpServer,
+    definitions: &[Value],
+    applied: &[Manifest],
+    retired: &[Manifest],
+) -> Vec<FoundTool> {
+    let (known, retired) = (by_upstream(applied), by_upstream(retired));
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
     // The applied ones have their names already.
@@ -91,6 +94,14 @@ pub fn compare(server: &McpServer, definitions: &[Value], applied: &[Manifest]) 
             for manifest in manifests {
                 let name = manifest.name.to_string();
                 found.push(one(server, upstream, name, definition, Some(manifest)));
+            }
+            continue;
+        }
+        if let Some(manifests) = retired.get(upstream) {
+            for manifest in manifests {
+                let name = manifest.name.to_string();
+                *names.entry(name.clone()).or_default() += 1;
+                found.push(again(server, upstream, name, definition, manifest));
             }
             continue;
         }
@@ -120,12 +131,24 @@ pub fn compare(server: &McpServer, definitions: &[Value], applied: &[Manifest]) 
                 upstream: (*upstream).to_owned(),
                 name: manifest.name.to_string(),
                 standing: Standing::Gone,
+                changes: Vec::new(),
                 manifest: None,
             }));
         }
     }
     found.sort_by(|one, other| (&one.upstream, &one.name).cmp(&(&other.upstream, &other.name)));
     found
+}
+
+/// Manifests by what their servers call them.
+fn by_upstream(manifests: &[Manifest]) -> BTreeMap<&str, Vec<&Manifest>> {
+    let mut known: BTreeMap<&str, Vec<&Manifest>> = BTreeMap::new();
+    for manifest in manifests {
+        if let ExecutorSpec::Mcp(spec) = &manifest.executor {
+            known.entry(&spec.tool).or_default().push(manifest);
+        }
+    }
+    known
 }
 
 fn unfit(upstream: &str, name: String, reason: &str) -> FoundTool {
@@ -135,10 +158,12 @@ fn unfit(upstream: &str, name: String, reason: &str) -> FoundTool {
         standing: Standing::Unfit {
             reason: reason.to_owned(),
         },
+        changes: Vec::new(),
         manifest: None,
     }
 }
 
+/// A tool that is there, and was never applied or stands applied.
 fn one(
     server: &McpServer,
     upstream: &str,
@@ -146,6 +171,11 @@ fn one(
     definition: &Value,
     applied: Option<&Manifest>,
 ) -> FoundTool {
+    let described = Described {
+        server,
+        upstream,
+        definition,
+    };
     let pin = Pin::of(definition);
     let pinned = applied.and_then(|manifest| match &manifest.executor {
         ExecutorSpec::Mcp(spec) => Some((spec.pin.as_str(), spec.shape.as_deref())),
@@ -156,152 +186,77 @@ fn one(
             upstream: upstream.to_owned(),
             name,
             standing: Standing::Unchanged,
+            changes: Vec::new(),
             manifest: None,
         };
     }
-    let draft = draft(server, upstream, &name, definition, &pin, applied);
-    // The door holds what it says here: schemas that refer elsewhere, that are too large or that mean nothing.
-    if let Err(problems) = parse(&draft.to_string()) {
-        let reason = problems.first().map_or_else(String::new, |problem| {
-            format!("{}: {}", problem.path, problem.message)
-        });
-        let Some(manifest) = applied else {
-            return unfit(upstream, name, &reason);
-        };
-        // Its calls fail as those of any other that has changed.
-        return FoundTool {
-            upstream: upstream.to_owned(),
-            name,
-            standing: Standing::Changed {
-                fields: differing(server, definition, manifest),
-                words_only: false,
-                unfit: Some(reason),
-            },
-            manifest: None,
-        };
-    }
-    let standing = match (applied, pinned) {
-        (Some(manifest), Some((_, shape))) => Standing::Changed {
-            fields: differing(server, definition, manifest),
-            words_only: shape == Some(pin.shape.as_str()),
-            unfit: None,
+    let draft = fit(&described, &name, &pin, applied);
+    let standing = match (applied, &draft) {
+        (None, Ok(_)) => Standing::New,
+        (None, Err(reason)) => return unfit(upstream, name, reason),
+        // The calls of an unfit one fail as those of any other that has changed.
+        (Some(_), draft) => Standing::Changed {
+            words_only: draft.is_ok() && pinned.is_some_and(|(_, shape)| shape == Some(&pin.shape)),
+            unfit: draft.as_ref().err().cloned(),
         },
-        (_, _) => Standing::New,
     };
     FoundTool {
         upstream: upstream.to_owned(),
         name,
         standing,
-        manifest: Some(draft),
+        changes: applied.map_or_else(Vec::new, |manifest| described.differing(manifest)),
+        manifest: draft.ok(),
     }
 }
 
-/// The manifest for what the server says: new, or the applied one with what has changed.
-fn draft(
+/// A tool that is there, and was retired.
+fn again(
     server: &McpServer,
     upstream: &str,
-    name: &str,
+    name: String,
     definition: &Value,
+    retired: &Manifest,
+) -> FoundTool {
+    let described = Described {
+        server,
+        upstream,
+        definition,
+    };
+    match fit(&described, &name, &Pin::of(definition), Some(retired)) {
+        Err(reason) => unfit(upstream, name, &reason),
+        Ok(manifest) => FoundTool {
+            upstream: upstream.to_owned(),
+            name,
+            standing: Standing::Retired,
+            changes: described.differing(retired),
+            manifest: Some(manifest),
+        },
+    }
+}
+
+/// The manifest for a tool that can be one of the fleet.
+///
+/// # Errors
+///
+/// It cannot, and why.
+fn fit(
+    described: &Described<'_>,
+    name: &str,
     pin: &Pin,
-    applied: Option<&Manifest>,
-) -> Value {
-    let is_read = is_read(server, definition);
-    let mut manifest = match applied {
-        Some(applied) => {
-            let mut manifest = serde_json::to_value(applied).unwrap_or_default();
-            manifest["version"] = json!(applied.version.saturating_add(1));
-            // What a person has made of a write stays; a read has to be one still.
-            if applied.effect == Effect::Read && !is_read {
-                manifest["effect"] = json!("once");
-            }
-            manifest
-        }
-        None => json!({
-            "name": name, "version": 1, "effect": if is_read { "read" } else { "once" }, "output": "content",
-            "queue": server.queue,
-            "executor": {"mcp": {"server": server.name, "tool": upstream}},
-        }),
-    };
-    manifest["description"] = json!(description(server, upstream, definition));
-    manifest["input_schema"] = in_2020(&definition["inputSchema"]);
-    manifest["executor"]["mcp"]["pin"] = json!(pin.whole);
-    manifest["executor"]["mcp"]["shape"] = json!(pin.shape);
-    if let Value::Object(fields) = &mut manifest {
-        fields.remove("output_schema");
-        if let Some(schema) = definition
-            .get("outputSchema")
-            .filter(|schema| !schema.is_null())
-        {
-            fields.insert("output_schema".to_owned(), in_2020(schema));
-        }
+    earlier: Option<&Manifest>,
+) -> Result<Value, String> {
+    // Before the door: it says of such characters what is of no use here.
+    if let Some(reason) = described.is_unfit() {
+        return Err(reason);
     }
-    manifest
-}
-
-/// Whether the tool is a read by what the server says, as far as it is trusted.
-fn is_read(server: &McpServer, definition: &Value) -> bool {
-    server.trust == Trust::Trusted
-        && definition.pointer("/annotations/readOnlyHint") == Some(&Value::Bool(true))
-}
-
-/// What the server says of the tool, without what nobody sees.
-fn description(server: &McpServer, upstream: &str, definition: &Value) -> String {
-    let text = |field: &str| {
-        let text = definition[field].as_str().map(shown)?;
-        (!text.trim().is_empty()).then(|| text.trim().to_owned())
-    };
-    text("description")
-        .or_else(|| text("title"))
-        .unwrap_or_else(|| {
-            format!(
-                "The tool {} of the MCP server {}.",
-                shown(upstream),
-                server.name
-            )
-        })
-}
-
-/// A text as people see it, cut where it is too long to be read.
-fn shown(text: &str) -> String {
-    let mut seen = String::new();
-    let mut count = 0;
-    for one in text.chars() {
-        let is_control = one.is_control() && !matches!(one, '\n' | '\t');
-        if is_control || is_invisible(seen.chars().next_back(), one) {
-            continue;
-        }
-        seen.push(one);
-        count += 1;
-        if count > DESCRIPTION_MAX {
-            break;
-        }
+    let draft = described.manifest(name, pin, earlier);
+    // The door holds what it says here: schemas that refer elsewhere, that are too large or that mean nothing.
+    match parse(&draft.to_string()) {
+        Ok(_) => Ok(draft),
+        Err(problems) => Err(problems.first().map_or_else(String::new, |problem| {
+            format!("{}: {}", problem.path, problem.message)
+        })),
     }
-    if count > DESCRIPTION_MAX {
-        seen.pop();
-        seen.push('…');
-    }
-    seen
-}
-
-/// The fields in which an applied manifest is not what the server says.
-fn differing(server: &McpServer, definition: &Value, manifest: &Manifest) -> Vec<&'static str> {
-    let mut fields = Vec::new();
-    if manifest.effect == Effect::Read && !is_read(server, definition) {
-        fields.push("effect");
-    }
-    if definition["description"].as_str() != Some(manifest.description.as_str()) {
-        fields.push("description");
-    }
-    if in_2020(&definition["inputSchema"]) != manifest.input_schema {
-        fields.push("inputSchema");
-    }
-    let schema = definition
-        .get("outputSchema")
-        .filter(|schema| !schema.is_null());
-    if schema.map(in_2020) != manifest.output_schema {
-        fields.push("outputSchema");
-    }
-    fields
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod dialect;
 pub mod discovered;
+mod draft;
 mod name;
 pub mod pin;
 

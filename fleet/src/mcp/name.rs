@@ -7,7 +7,8 @@ use crate::manifest::McpServer;
 /// The most characters of a name.
 pub(super) const NAME_MAX: usize = 64;
 
-/// What a tool is called here: the server's name and its own, in our alphabet. One that is too long ends in a hash of the whole.
+/// What a tool is called here: the server's name and its own, in our alphabet. One that is too long, or of another script, ends in a hash of
+/// the whole: what is left of it may be what is left of another.
 pub(super) fn name_of(server: &McpServer, upstream: &str) -> String {
     let own: String = upstream
         .chars()
@@ -16,14 +17,20 @@ pub(super) fn name_of(server: &McpServer, upstream: &str) -> String {
             _other => '_',
         })
         .collect();
+    let is_readable = upstream.is_ascii() && own.contains(|one| one != '_');
     let name = format!("{}_{own}", server.name);
-    if name.len() <= NAME_MAX {
+    if is_readable && name.len() <= NAME_MAX {
         return name;
     }
     let hash = Sha256::digest(upstream.as_bytes());
     let [first, second, third, fourth, ..] = hash.as_slice() else {
         return name;
     };
-    let beginning = &name[..NAME_MAX - 9];
+    let beginning = &name[..name.len().min(NAME_MAX - 9)];
+    let beginning = if is_readable {
+        beginning
+    } else {
+        beginning.trim_end_matches('_')
+    };
     format!("{beginning}_{first:02x}{second:02x}{third:02x}{fourth:02x}")
 }

@@ -88,7 +88,7 @@ impl Upstream {
         .await;
         assert_eq!(answer["state"], "succeeded", "{}", *answer);
         let definitions = answer["result"]["tools"].as_array().unwrap();
-        compare(&self.server, definitions, applied)
+        compare(&self.server, definitions, applied, &[])
     }
 
     fn path(&self, file: &str) -> PathBuf {

@@ -10,8 +10,8 @@ use fleet::{
 use fleet_client::AskError;
 
 use super::{
-    destinations::Named, output::OutputError, plain::plain, usage::UsageError,
-    variable::BadVariable,
+    destinations::Named, not_looked_at::NotLookedAt, output::OutputError, plain::plain,
+    usage::UsageError, variable::BadVariable,
 };
 use crate::{dev::DevEnded, servers::ServerError};
 
@@ -64,7 +64,10 @@ fn is_no_server(cause: &(dyn Error + 'static)) -> bool {
 
 fn is_unreachable(cause: &(dyn Error + 'static)) -> bool {
     let is_alone = matches!(cause.downcast_ref(), Some(AskError::NoResponders { .. }));
-    is_alone || cause.is::<DevEnded>() || process::is_unreachable(cause)
+    is_alone
+        || cause.is::<DevEnded>()
+        || cause.is::<NotLookedAt>()
+        || process::is_unreachable(cause)
 }
 
 #[cfg(test)]

@@ -49,6 +49,7 @@ mod connect;
 mod destinations;
 mod given;
 mod holds;
+mod not_looked_at;
 mod progress;
 mod words;
 

@@ -1,24 +1,31 @@
 //! `toolfleet mcp discover`.
 
 use std::{
-    fs::{self, OpenOptions},
-    io::Write as _,
+    fs, io,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use anyhow::Context;
-use fleet::mcp::discovered::{FoundTool, Standing};
+use fleet::{
+    manifest::{Manifest, parse},
+    mcp::discovered::FoundTool,
+};
+use serde_json::{Value, json};
 
-use super::looked::Look;
-use crate::commands::{json, output};
+use super::{
+    line::lines,
+    looked::{Look, Seen},
+};
+use crate::commands::{json::pretty, output};
 
 /// What `mcp discover` is told.
 #[derive(Debug, clap::Args)]
 pub struct Discover {
     #[command(flatten)]
     look: Look,
-    /// Write a manifest for each tool that is new or has changed into this folder, NAME.json; a file that is there is left alone
+    /// Write a manifest for each tool that is new or has changed into this folder, NAME.json, in the place of one that is applied as it
+    /// stands; another file is left alone, and the exit code is 1 then
     #[arg(long, value_name = "FOLDER")]
     into: Option<PathBuf>,
     /// Print JSON: an array with an object per tool, with its manifest
@@ -26,107 +33,100 @@ pub struct Discover {
     json: bool,
 }
 
+/// How many files were written, and which were left alone.
+#[derive(Debug, Default)]
+struct Written {
+    count: usize,
+    left: Vec<PathBuf>,
+}
+
 impl Discover {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
-        let found = self.look.look().await?;
+        let Seen { found, applied } = self.look.look().await?;
         if self.json {
             output::print_json(&found)?;
         } else {
             for one in &found {
-                output::print(&line(one))?;
+                output::print(&lines(one))?;
             }
         }
-        if let Some(folder) = &self.into {
-            let written = write_all(folder, &found)?;
-            let folder = folder.display();
-            let files = if written == 1 {
-                "manifest"
-            } else {
-                "manifests"
-            };
+        let Some(folder) = &self.into else {
+            return Ok(ExitCode::SUCCESS);
+        };
+        let written = write_all(folder, &found, &applied)?;
+        for path in &written.left {
             output::warn(&format!(
-                "{written} {files} written into {folder}; look at each, above all at its effect, then: toolfleet tools apply {folder}"
+                "{} is there already, is not what is applied, and was left alone: apply it or take it away, or name another folder",
+                path.display()
             ));
         }
-        Ok(ExitCode::SUCCESS)
+        output::warn(&advice(&written, folder, found.len()));
+        Ok(ExitCode::from(u8::from(!written.left.is_empty())))
     }
 }
 
-/// A line for people.
-pub(super) fn line(found: &FoundTool) -> String {
-    let FoundTool { upstream, name, .. } = found;
-    let (word, more) = match &found.standing {
-        Standing::New => ("new", effect(found)),
-        Standing::Unchanged => ("unchanged", String::new()),
-        Standing::Changed {
-            fields,
-            words_only,
-            unfit: None,
-        } => ("changed", changed(fields, *words_only)),
-        Standing::Changed {
-            unfit: Some(reason),
-            ..
-        } => (
-            "changed",
-            format!("its definition; now it is unfit: {reason}"),
-        ),
-        Standing::Gone => ("gone", "the server does not have it any more".to_owned()),
-        Standing::Unfit { reason } => ("unfit", reason.clone()),
-    };
-    let gap = if more.is_empty() { "" } else { ": " };
-    crate::commands::plain::plain(&format!("{word:<9} {name} ({upstream}){gap}{more}"))
-}
-
-fn effect(found: &FoundTool) -> String {
-    let effect = found
-        .manifest
-        .as_ref()
-        .and_then(|manifest| manifest["effect"].as_str());
-    format!("effect {}", effect.unwrap_or("-"))
-}
-
-fn changed(fields: &[&str], words_only: bool) -> String {
-    let which = if fields.is_empty() {
-        "its definition".to_owned()
-    } else {
-        fields.join(", ")
-    };
-    if words_only {
-        format!("{which}; title and description alone")
-    } else {
-        which
+/// What is to be done now.
+fn advice(written: &Written, folder: &Path, tools: usize) -> String {
+    let folder = folder.display();
+    match (written.count, written.left.len()) {
+        (0, 0) => format!("nothing is new or has changed among {tools} tools"),
+        (0, _) => "no manifest was written".to_owned(),
+        (count, _) => {
+            let files = if count == 1 { "manifest" } else { "manifests" };
+            format!(
+                "{count} {files} written into {folder}; look at each, above all at effect and executor.mcp.errors, then: toolfleet tools apply {folder}"
+            )
+        }
     }
 }
 
-/// Writes what can be applied; how many were written.
-fn write_all(folder: &Path, found: &[FoundTool]) -> anyhow::Result<usize> {
-    fs::create_dir_all(folder).with_context(|| format!("make the folder {}", folder.display()))?;
-    let mut written = 0;
+/// Writes what can be applied.
+fn write_all(folder: &Path, found: &[FoundTool], applied: &[Manifest]) -> anyhow::Result<Written> {
+    let mut written = Written::default();
     for one in found {
         let Some(manifest) = &one.manifest else {
             continue;
         };
         let path = folder.join(format!("{}.json", one.name));
-        let file = OpenOptions::new().write(true).create_new(true).open(&path);
-        let mut file = match file {
-            Ok(file) => file,
-            Err(problem) if problem.kind() == std::io::ErrorKind::AlreadyExists => {
-                output::warn(&format!(
-                    "{} is there already and was left alone",
-                    path.display()
-                ));
-                continue;
-            }
+        let old = match fs::read_to_string(&path) {
+            Ok(text) => Some(text),
+            Err(problem) if problem.kind() == io::ErrorKind::NotFound => None,
             Err(problem) => {
-                return Err(problem).with_context(|| format!("write {}", path.display()));
+                return Err(problem).with_context(|| format!("read {}", path.display()));
             }
         };
+        let standing = applied
+            .iter()
+            .find(|applied| applied.name.as_str() == one.name);
+        if old.is_some_and(|old| !may_be_replaced(&old, standing, manifest)) {
+            written.left.push(path);
+            continue;
+        }
+        fs::create_dir_all(folder)
+            .with_context(|| format!("make the folder {}", folder.display()))?;
         // With what nobody sees as escapes: somebody looks at it before it is applied.
-        let text = json::pretty(&manifest.to_string());
-        writeln!(file, "{text}").with_context(|| format!("write {}", path.display()))?;
-        written += 1;
+        let text = pretty(&manifest.to_string());
+        fs::write(&path, format!("{text}\n"))
+            .with_context(|| format!("write {}", path.display()))?;
+        written.count += 1;
     }
     Ok(written)
+}
+
+/// Whether a file has nothing that is not applied already, or is what would be written.
+fn may_be_replaced(old: &str, applied: Option<&Manifest>, new: &Value) -> bool {
+    let Ok(old) = parse(old) else {
+        return false;
+    };
+    let same = |other: &Manifest| without_version(&old) == without_version(other);
+    applied.is_some_and(same) || parse(&new.to_string()).is_ok_and(|new| same(&new))
+}
+
+/// A file of `toolfleet dev` keeps the version with which it began.
+fn without_version(manifest: &Manifest) -> Value {
+    let mut manifest = json!(manifest);
+    manifest["version"] = Value::Null;
+    manifest
 }
 
 #[cfg(test)]
@@ -136,7 +136,6 @@ mod tests {
         manifest::{AnyManifest, parse_any},
         mcp::discovered::compare,
     };
-    use serde_json::json;
 
     use super::*;
 
@@ -151,18 +150,18 @@ mod tests {
         let long = format!("{hostile}{}", "y\u{202e}".repeat(300_000));
         let definition = |name: &str| {
             json!({"name": name, "description": long, "inputSchema": {"type": "object", "title": hidden,
-                "properties": {"p": {"type": "string", "description": hidden, "enum": [hidden, "b"]}}}})
+                "properties": {"p": {"type": "string", "description": hidden, "enum": ["b"]}}}})
         };
         let unfit = json!({"name": format!("{hostile}2"), "inputSchema": {"type": hostile}});
-        let found = compare(&server, &[definition(hidden), unfit], &[]);
+        let found = compare(&server, &[definition(hidden), unfit], &[], &[]);
         for one in &found {
-            let line = line(one);
+            let line = lines(one);
             assert_eq!(first_invisible(&line), None, "{line:?}");
             assert!(!line.chars().any(char::is_control), "{line:?}");
         }
         let folder = tempfile::tempdir().expect("a folder");
-        let written = write_all(folder.path(), &found).expect("written");
-        assert_eq!(written, 1, "{found:?}");
+        let written = write_all(folder.path(), &found, &[]).expect("written");
+        assert_eq!(written.count, 1, "{found:?}");
         let mut fit = found.iter().filter(|one| one.manifest.is_some());
         let name = &fit.next().expect("one is fit").name;
         let path = folder.path().join(format!("{name}.json"));
@@ -171,6 +170,43 @@ mod tests {
         assert!(text.len() < 100_000 && !text.chars().any(|one| one.is_control() && one != '\n'));
         let read = fleet::manifest::parse(&text).expect("a manifest");
         let property = &read.input_schema["properties"]["p"];
-        assert_eq!(property["enum"][0], hidden, "what may mean something stays");
+        assert_eq!(property["description"], "abc");
+    }
+
+    #[test]
+    fn a_file_is_replaced_where_all_that_it_says_is_applied() {
+        let text = "{kind: mcp_server, name: s, version: 1, transport: {stdio: {command: [x]}}}";
+        let Ok(AnyManifest::McpServer(server)) = parse_any(text) else {
+            panic!("it is a server");
+        };
+        let definition = |words: &str| json!({"name": "t", "description": words, "inputSchema": {"type": "object"}});
+        let folder = tempfile::tempdir().expect("a folder");
+        let into = folder.path().join("found");
+        let first = compare(&server, &[definition("One.")], &[], &[]);
+        assert_eq!(write_all(&into, &first, &[]).expect("written").count, 1);
+        let path = into.join("s_t.json");
+        let read = || parse(&fs::read_to_string(&path).expect("a file")).expect("a manifest");
+        let mut applied = vec![read()];
+        // Nothing is new: nothing is written, and no folder made.
+        let same = compare(&server, &[definition("One.")], &applied, &[]);
+        let none = folder.path().join("none");
+        assert_eq!(write_all(&none, &same, &applied).expect("looked").count, 0);
+        assert!(!none.exists());
+        // `dev` counts versions by itself: the file's stays what it was.
+        applied[0].version = 3;
+        let second = compare(&server, &[definition("Two.")], &applied, &[]);
+        for _again in 0..2 {
+            let written = write_all(&into, &second, &applied).expect("written");
+            assert_eq!((written.count, written.left.len()), (1, 0));
+            assert_eq!((read().version, read().description.as_str()), (4, "Two."));
+        }
+        // What somebody has changed since is theirs.
+        let mut own = json!(read());
+        own["timeout"] = json!("7s");
+        fs::write(&path, own.to_string()).expect("written");
+        let third = compare(&server, &[definition("Three.")], &applied, &[]);
+        let written = write_all(&into, &third, &applied).expect("looked");
+        assert_eq!((written.count, written.left), (0, vec![path.clone()]));
+        assert_eq!(read().description, "Two.");
     }
 }

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use crate::commands::{
     ask::{advice, unanswered},
     connect,
+    not_looked_at::NotLookedAt,
 };
 
 /// How long it may take: what the tool's own timeout is, and a little.
@@ -36,6 +37,14 @@ pub(super) struct Look {
     bus: BusArgs,
     #[command(flatten)]
     store: StoreArgs,
+}
+
+/// What came of a look.
+pub(super) struct Seen {
+    /// Every tool of the server, and every one that it had.
+    pub(super) found: Vec<FoundTool>,
+    /// The manifests that are applied.
+    pub(super) applied: Vec<Manifest>,
 }
 
 #[derive(Deserialize)]
@@ -54,7 +63,11 @@ struct Discovered {
 
 impl Look {
     /// Has a worker of the server's queue look, and compares what it says with what is applied.
-    pub(super) async fn look(&self) -> anyhow::Result<Vec<FoundTool>> {
+    ///
+    /// # Errors
+    ///
+    /// There is no such server; it was not looked at ([`NotLookedAt`]); Postgres or NATS is away.
+    pub(super) async fn look(&self) -> anyhow::Result<Seen> {
         let pool = connect::reader(&self.store).await?;
         let name = &self.server;
         let Some(manifest) = mcp_server(&pool, name, None).await? else {
@@ -81,24 +94,30 @@ impl Look {
             .map_err(|problem| unanswered(problem, advice(false)))?;
         let envelope: Envelope = answer.read()?;
         let Some(Discovered { tools }) = envelope.result else {
-            let queue = &server.queue;
             let said = envelope
                 .error
                 .as_ref()
                 .and_then(|error| error["message"].as_str());
-            match (said, envelope.state) {
-                (Some(said), _) => bail!("{name} was not looked at: {said}"),
-                (None, state) => bail!(
-                    "{name} was not looked at: the call is {}; is there a worker of the queue {queue}?",
-                    state.as_deref().unwrap_or("of an unknown state")
-                ),
-            }
+            let why = said.map_or_else(
+                || {
+                    let state = envelope.state.as_deref().unwrap_or("of an unknown state");
+                    let queue = &server.queue;
+                    format!("the call is {state}; is there a worker of the queue {queue}?")
+                },
+                str::to_owned,
+            );
+            let server = name.clone();
+            return Err(NotLookedAt { server, why }.into());
         };
-        let applied = tools_of(&pool, name).await?;
-        let applied: Vec<Manifest> = applied
-            .iter()
-            .filter_map(|text| serde_json::from_str(text).ok())
-            .collect();
-        Ok(compare(&server, &tools, &applied))
+        let manifests = async |retired| {
+            let texts = tools_of(&pool, name, retired).await?;
+            let manifests = texts
+                .iter()
+                .filter_map(|text| serde_json::from_str(text).ok());
+            Ok::<_, anyhow::Error>(manifests.collect::<Vec<Manifest>>())
+        };
+        let (applied, retired) = (manifests(false).await?, manifests(true).await?);
+        let found = compare(&server, &tools, &applied, &retired);
+        Ok(Seen { found, applied })
     }
 }

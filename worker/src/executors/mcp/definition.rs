@@ -1,4 +1,4 @@
-//! What a server says of one tool: the fields that are pinned, as it writes them, and nothing else. Pure.
+//! What a server says of one tool: the fields that are pinned and whether it wants tasks, as it writes them, and nothing else. Pure.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, value::RawValue};
@@ -11,7 +11,7 @@ const NAME_MAX: usize = 1024;
 /// What a server says of a tool.
 #[derive(Debug)]
 pub(super) enum ToolDefinition<'a> {
-    /// The fields that are pinned, in the order of the protocol.
+    /// The fields that are pinned, in the order of the protocol, and `execution`.
     Read(Vec<(&'static str, &'a RawValue)>),
     /// It is too large, nested too deep or no definition; its name, where that much can be read.
     Unreadable(Option<String>),
@@ -32,6 +32,8 @@ struct PinnedFields<'a> {
     output_schema: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     annotations: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    execution: Option<&'a RawValue>,
 }
 
 /// Also a null: that is not the same as no field.
@@ -55,6 +57,7 @@ impl<'a> ToolDefinition<'a> {
             ("inputSchema", fields.input_schema),
             ("outputSchema", fields.output_schema),
             ("annotations", fields.annotations),
+            ("execution", fields.execution),
         ];
         let pinned = pinned
             .into_iter()
