@@ -117,6 +117,18 @@ impl Programs {
         timeout(WAIT_MAX, waiting).await.ok()?.ok()
     }
 
+    /// One that is free now, for a program that no single call waits for.
+    pub(crate) fn free(&self) -> Option<ProgramSlot> {
+        {
+            let mut slots = self.slots();
+            if slots.closed || slots.waiting.taken() >= self.0.all {
+                return None;
+            }
+            slots.waiting.take(None);
+        }
+        Some(self.slot(None))
+    }
+
     fn slot(&self, tenant: Tenant) -> ProgramSlot {
         metrics().programs(self.slots().waiting.taken());
         ProgramSlot {

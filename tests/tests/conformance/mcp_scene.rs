@@ -129,9 +129,17 @@ impl Scene {
     }
 
     pub(crate) fn prepared(&self, tool: &str, effect: Effect) -> Box<dyn Prepared> {
-        let prepared =
-            self.executor
-                .prepare(&manifest(tool, effect), &json!({"a": 1}), &self.secrets);
+        self.prepared_with(tool, effect, &json!({"a": 1}))
+    }
+
+    pub(crate) fn prepared_with(
+        &self,
+        tool: &str,
+        effect: Effect,
+        arguments: &Value,
+    ) -> Box<dyn Prepared> {
+        let manifest = manifest(tool, effect);
+        let prepared = self.executor.prepare(&manifest, arguments, &self.secrets);
         prepared.unwrap()
     }
 

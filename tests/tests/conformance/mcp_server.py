@@ -17,7 +17,7 @@ MODERN, LEGACY = "2026-07-28", "2025-11-25"
 PLAIN = {"type": "object"}
 NAMES = ("echo facts no secret crash hang slow endless garbage silent nul given work ask task_ok task_no task_hang progress"
          " invalid internal odd late twice other long effect_then_crash structured count large"
-         " tell mute pings noise changing vast").split()
+         " tell obey mute pings noise changing vast").split()
 # What answers as no server should.
 ODD = ("odd", "twice", "other", "long", "vast")
 # How the answer of each breaks off before it comes, over HTTP in the older revision, and what a GET for the rest of it gets then.
@@ -148,6 +148,11 @@ def call(params, headers, gone, tell):  # noqa: C901
         while not gone(0.05):
             pass
         return None
+    if name == "obey":
+        # As servers do that say what was cancelled.
+        while not gone(0.05):
+            pass
+        raise Failure(-32800, "cancelled")
     if name == "slow":
         time.sleep(1)
         return text("done")
@@ -497,6 +502,10 @@ def serve_stdio():
     for line in sys.stdin:
         message = json.loads(line)
         message.setdefault("params", {})["raw"] = line
+        while os.path.exists(os.path.join(FOLDER, f"{os.getpid()}.held")):
+            # It reads no further.
+            open(os.path.join(FOLDER, f"{os.getpid()}.holding"), "w").close()
+            time.sleep(0.01)
         if os.path.exists(os.path.join(FOLDER, f"{os.getpid()}.frozen")):
             continue
         if "method" not in message:

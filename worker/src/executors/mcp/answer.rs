@@ -12,6 +12,8 @@
 //!
 //! A read has no effect that could be in doubt: what is unknown of a write and was answered is a definite failure of a read.
 
+use std::collections::HashMap;
+
 use fleet::{
     call::Effect,
     input::InputWanted,
@@ -22,7 +24,7 @@ use fleet::{
     wire::{code::Code, message::Message},
 };
 use secrecy::SecretString;
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{
     Value, json,
     value::{RawValue, to_raw_value},
@@ -247,10 +249,19 @@ impl AnswerRules {
 
     /// What a tool wants to know: its caller is asked, and the server's own state goes back to it.
     fn asks(&self, kind: ResultKind) -> Outcome {
-        let requests = kind
-            .input_requests
-            .as_ref()
-            .map_or("{}", |requests| requests.get());
+        let requests = kind.input_requests.filter(|requests| {
+            let read = serde_json::from_str::<HashMap<String, IgnoredAny>>(requests.get());
+            read.is_ok_and(|read| !read.is_empty())
+        });
+        let Some(requests) = requests else {
+            // Nobody could answer.
+            let what = Message::fixed(
+                "the MCP server wants to know something and does not ask anything",
+                "MCP 服务器要求输入，却没有提出任何问题",
+            );
+            return self.undecided(ToolFailure::new(Code::OutputInvalid, what));
+        };
+        let requests = requests.get();
         later::asks(InputWanted {
             requests: {
                 let requests = format!(r#"{{"inputRequests":{requests}}}"#);

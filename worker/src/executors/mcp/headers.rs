@@ -4,11 +4,33 @@
 use std::collections::BTreeSet;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use fleet::{outcome::ToolFailure, said, wire::code::Code};
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
 /// The keyword.
 const KEYWORD: &str = "x-mcp-header";
+
+/// The most bytes of such headers in all. Servers refuse a request whose headers are larger than this or a little more, and what they answer
+/// then may not say that they did nothing.
+const MIRRORED_MAX: usize = 8 * 1024;
+
+/// Whether they are larger than servers take.
+pub(super) fn are_too_large(headers: &[(HeaderName, HeaderValue)]) -> bool {
+    let sizes = headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len());
+    sizes.sum::<usize>() > MIRRORED_MAX
+}
+
+/// Nothing was sent, and nothing will be.
+pub(super) fn too_large() -> ToolFailure {
+    let what = said!(
+        "the arguments that the MCP server wants in headers ({KEYWORD}) are larger than {MIRRORED_MAX} bytes in all",
+        "MCP 服务器要求放入请求头的参数（{KEYWORD}）总共超过 {MIRRORED_MAX} 字节"
+    );
+    ToolFailure::new(Code::PayloadTooLarge, what)
+}
 
 /// The arguments of a tool that headers repeat.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -149,6 +171,17 @@ mod tests {
                 "mcp-param-region: =?base64?w6k=?="
             ]
         );
+    }
+
+    #[test]
+    fn what_is_too_large_for_headers_is_not_sent() {
+        let schema = json!({"properties": {"a": {"type": "string", "x-mcp-header": "A"}}});
+        let mirrored = MirroredArguments::of(&schema).unwrap();
+        for (length, is_too_large) in [(8_000, false), (8_200, true), (70_000, true)] {
+            let arguments = json!({"a": "x".repeat(length)});
+            let headers: Vec<_> = mirrored.headers(arguments.as_object().unwrap()).collect();
+            assert_eq!(are_too_large(&headers), is_too_large, "{length}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -33,7 +33,7 @@ use super::{
     stdio::ServerProcess,
     way::{ProgramWay, ServerWay},
 };
-use crate::executors::Stop;
+use crate::{executors::Stop, programs::Programs};
 
 /// How long a worker believes what a server said of its tools.
 const FRESH: Duration = Duration::from_secs(300);
@@ -43,6 +43,9 @@ const BELIEVED_MIN: Duration = Duration::from_secs(10);
 /// How long learning of a server may take in all.
 const LEARN_MAX: Duration = Duration::from_secs(60);
 
+/// How often a call looks for a program that takes it.
+const LOOKS_MAX: u32 = 3;
+
 /// The servers of a worker.
 #[derive(Debug, Default)]
 pub(super) struct ServerLinks {
@@ -51,6 +54,8 @@ pub(super) struct ServerLinks {
     pub(super) tasks: TaskTracker,
     /// Ends the latter.
     end: CancellationToken,
+    /// The slots that programs take which live on beside another one; `None`: there is no bound.
+    pub(super) programs: OnceLock<Programs>,
 }
 
 /// A server, as a worker reaches it.
@@ -156,19 +161,17 @@ impl ServerLink {
         links: &ServerLinks,
         cut: &AttemptEnd,
     ) -> Result<Ready, ToolFailure> {
+        let mut looks = 0;
         let Learnt {
             carrier,
             connection,
-        } = match self.standing(way, masked, links)? {
-            Standing::Known(learnt) => learnt,
-            Standing::Learning(Learning { mut learnt, .. }) => {
-                let learnt = tokio::select! {
-                    biased;
-                    learnt = learnt.wait_for(Option::is_some) => learnt,
-                    why = cut.told() => return Err(cut_off(why)),
-                };
-                let learnt = learnt.ok().and_then(|learnt| learnt.clone());
-                learnt.unwrap_or_else(|| Err(given_up()))?
+        } = loop {
+            let learnt = self.learnt(way, masked, links, cut).await?;
+            looks += 1;
+            // A write may have been taken back from the program while it was learnt of.
+            match &learnt.carrier {
+                Carrier::Stdio(process) if !process.takes_calls() && looks < LOOKS_MAX => {}
+                Carrier::Stdio(_) | Carrier::Http(_) => break learnt,
             }
         };
         Ok(Ready {
@@ -181,6 +184,33 @@ impl ServerLink {
             is_own: false,
             masked: self.known().program.masks(masked),
         })
+    }
+
+    /// What the server is, over a carrier that took calls when this was asked.
+    async fn learnt(
+        self: &Arc<Self>,
+        way: &ServerWay,
+        masked: &[SecretString],
+        links: &ServerLinks,
+        cut: &AttemptEnd,
+    ) -> Result<Learnt, ToolFailure> {
+        match self.standing(way, masked, links)? {
+            Standing::Known(learnt) => Ok(learnt),
+            Standing::Learning(Learning { mut learnt, .. }) => {
+                let learnt = tokio::select! {
+                    biased;
+                    learnt = learnt.wait_for(Option::is_some) => learnt,
+                    why = cut.told() => return Err(cut_off(why)),
+                };
+                let learnt = learnt.ok().and_then(|learnt| learnt.clone());
+                learnt.unwrap_or_else(|| Err(given_up()))
+            }
+        }
+    }
+
+    /// This process takes no new calls, and ends with its last one.
+    pub(super) fn retire(&self, process: &Arc<ServerProcess>) {
+        self.known().program.retires(process);
     }
 
     /// The same with a program that is this attempt's own.
@@ -222,7 +252,7 @@ impl ServerLink {
         let mut known = self.known();
         let carrier = match way {
             ServerWay::Http(target) => Carrier::Http(target.clone()),
-            ServerWay::Stdio(way) => match known.program.serves(way)? {
+            ServerWay::Stdio(way) => match known.program.serves(way, links.programs.get())? {
                 Serves::Current(process) => Carrier::Stdio(process),
                 Serves::Start => {
                     known.connection = None;
@@ -392,7 +422,7 @@ impl Learns {
                 (Err(came), Carrier::Stdio(process)) => {
                     // It answers nothing any more, or nonsense, and is started again; where others wait for it, it may only be busy.
                     if process.is_idle() {
-                        process.close();
+                        process.give_up();
                     }
                     return Err(not_connected(came));
                 }
@@ -402,7 +432,7 @@ impl Learns {
         connected.inspect_err(|_failure| {
             // A program that does not say what it is may be half dead.
             if let Carrier::Stdio(process) = &self.carrier {
-                process.close();
+                process.give_up();
             }
         })
     }

@@ -16,6 +16,7 @@ mod discover;
 mod headers;
 mod hear;
 mod http;
+mod late;
 mod line;
 mod link;
 mod list;
@@ -54,9 +55,11 @@ use self::{
     cut::AttemptEnd,
     hear::Hear,
     http::Clients,
+    late::{Became, LateAnswer},
     link::{Ready, ServerLink, ServerLinks},
     message::{CallParams, Request},
     peer::{Carrier, Peer},
+    stdio::ServerProcess,
     way::ServerWay,
 };
 use super::{
@@ -105,6 +108,7 @@ impl McpExecutor {
     /// Has programs that are started to be looked at take slots of these.
     #[must_use]
     pub(crate) fn taking_slots_of(mut self, programs: Programs) -> Self {
+        drop(self.links.programs.set(programs.clone()));
         self.programs = Some(programs);
         self
     }
@@ -241,8 +245,8 @@ impl McpAttempt {
             secrets: self.rules.secrets.clone(),
             stale: Arc::clone(&self.link.stale),
         };
-        let (outcome, is_answered) = self.call(&ready, context, &cut, &hear).await;
-        let returned = self.settle(&ready, outcome, is_answered).await;
+        let (outcome, late) = self.call(&ready, context, &cut, &hear).await;
+        let returned = self.settle(ready, outcome, late).await;
         Returned {
             outcome: veil(returned.outcome, &hidden),
             ..returned
@@ -264,14 +268,14 @@ impl McpAttempt {
         }
     }
 
-    /// Makes the call. Beside what it came to: whether the server is done with it.
+    /// Makes the call. Beside what it came to: what may still come of a write that a shared program has not answered.
     async fn call(
         &self,
         ready: &Ready,
         context: &AttemptContext,
         cut: &AttemptEnd,
         hear: &Hear,
-    ) -> (Outcome, bool) {
+    ) -> (Outcome, Option<LateAnswer>) {
         let Ready {
             carrier,
             connection,
@@ -284,7 +288,7 @@ impl McpAttempt {
                 if failure.code == Code::ToolChanged {
                     metrics().tool_changed(&context.tool);
                 }
-                return (Outcome::DefiniteFailure(failure), true);
+                return (Outcome::DefiniteFailure(failure), None);
             }
         };
         let peer = Peer {
@@ -312,12 +316,20 @@ impl McpAttempt {
             Value::Object(arguments) => mirrored.headers(arguments).collect(),
             _other => Vec::new(),
         };
+        let is_over_http = matches!(carrier, Carrier::Http(_));
+        if is_over_http && headers::are_too_large(&headers) {
+            return (Outcome::DefiniteFailure(headers::too_large()), None);
+        }
         let (is_write, limit) = (self.rules.effect != Effect::Read, self.rules.output_limit);
         let came = peer
             .exchange(&request, greeting, headers, is_write, limit)
             .await
             .came;
+        let mut late = None;
         if matches!(came, Came::CutOff(_)) {
+            if let Some(process) = self.may_do_it_yet(ready) {
+                late = Some(LateAnswer::of(process, id, limit));
+            }
             self.withdraw(&peer, greeting, id).await;
         } else if came.is_of_another_server() {
             self.link.forget(connection);
@@ -326,12 +338,34 @@ impl McpAttempt {
         }
         let is_answered = matches!(came, Came::Answer(_) | Came::TooLarge(..));
         match self.rules.class(came) {
-            CallResult::Over(outcome) => (outcome, is_answered),
+            CallResult::Over(outcome) if is_answered || late.is_some() => (outcome, late),
+            CallResult::Over(outcome) => {
+                let late = self.doubts(ready, &outcome);
+                (outcome, late)
+            }
             CallResult::Task(task) => {
                 let followed = task::follow(task, &self.rules, &peer, greeting, limit);
-                (followed.await, false)
+                let outcome = followed.await;
+                let late = self.doubts(ready, &outcome);
+                (outcome, late)
             }
         }
+    }
+
+    /// The program that may still do what was taken back from it: a shared one, of a write. One of a single call ends with that.
+    fn may_do_it_yet<'r>(&self, ready: &'r Ready) -> Option<&'r Arc<ServerProcess>> {
+        match &ready.carrier {
+            Carrier::Stdio(process) if !ready.is_own && self.rules.effect != Effect::Read => {
+                Some(process)
+            }
+            Carrier::Stdio(_) | Carrier::Http(_) => None,
+        }
+    }
+
+    /// The same where the outcome says so, and no other answer will come.
+    fn doubts(&self, ready: &Ready, outcome: &Outcome) -> Option<LateAnswer> {
+        let process = self.may_do_it_yet(ready)?;
+        matches!(outcome, Outcome::Unknown(_)).then(|| LateAnswer::of_task(process))
     }
 
     /// Tells a server on stdio that nobody waits any more. Over HTTP the closed connection says it, and to a server of the older revision
@@ -348,19 +382,36 @@ impl McpAttempt {
         }
     }
 
-    /// What is left of the attempt. A program that has not answered a write ends, for until it is gone nothing says that it will not do it yet;
-    /// one that is the attempt's own ends with it. One that has answered is done with it, whatever is known of the effect, and others have calls
-    /// there.
-    async fn settle(&self, ready: &Ready, outcome: Outcome, is_answered: bool) -> Returned {
-        let is_unknown =
-            self.rules.effect != Effect::Read && matches!(outcome, Outcome::Unknown(_));
-        let all_gone = if (is_unknown && !is_answered) || ready.is_own {
-            ready.carrier.end().await
-        } else {
-            true
+    /// What is left of the attempt. A program that is the attempt's own ends with it. A shared one that has not answered a write takes
+    /// nothing new and ends with its other calls, for until it is gone nothing says that it will not do it yet. One that has answered is
+    /// done with it, whatever is known of the effect.
+    async fn settle(&self, ready: Ready, outcome: Outcome, late: Option<LateAnswer>) -> Returned {
+        let all_gone = match (ready.carrier, late) {
+            (Carrier::Stdio(process), Some(late)) => {
+                return self.became(late.wait(process, &self.link).await, outcome);
+            }
+            (carrier, _) if ready.is_own => carrier.end().await,
+            (_, _) => true,
         };
         Returned {
             left_behind: !all_gone,
+            ..outcome.into()
+        }
+    }
+
+    /// What a write that was taken back has become. An answer that does not say it leaves the reason why it was taken back.
+    fn became(&self, became: Became, outcome: Outcome) -> Returned {
+        let left_behind = matches!(became, Became::LivesOn);
+        let outcome = match became {
+            Became::Answered(came) => match self.rules.class(came) {
+                CallResult::Over(Outcome::Unknown(_) | Outcome::NotStarted(_))
+                | CallResult::Task(_) => outcome,
+                CallResult::Over(known) => known,
+            },
+            Became::Gone | Became::LivesOn => outcome,
+        };
+        Returned {
+            left_behind,
             ..outcome.into()
         }
     }

@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -15,16 +15,22 @@ use tokio::{
     io::AsyncWriteExt,
     net::unix::pipe,
     sync::{Mutex as AsyncMutex, Semaphore, oneshot, watch},
+    time::{Instant, timeout_at},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
+    aside,
+    came::Came,
     hear::Hear,
     line::{LineRead, LongAnswer, MessageLine},
     message::{self, ASKED_ID_MAX, Incoming, RpcAnswer, ToldProgress},
     skim::Skimmed,
 };
-use crate::executors::process::server::{Served, ServingProgram};
+use crate::{
+    executors::process::server::{Served, ServingProgram},
+    programs::{ProgramSlot, Programs},
+};
 
 /// How many answers to what a program asks may wait to be written.
 const REPLIES_MAX: usize = 16;
@@ -32,7 +38,7 @@ const REPLIES_MAX: usize = 16;
 /// What a program and those who ask it share.
 #[derive(Debug)]
 pub(super) struct SharedProcess {
-    pub(super) stdin: AsyncMutex<pipe::Sender>,
+    pub(super) stdin: Arc<AsyncMutex<pipe::Sender>>,
     waiting: Mutex<HashMap<u64, AwaitedAnswer>>,
     /// How often something was read that it wrote.
     pub(super) heard: AtomicU64,
@@ -40,6 +46,12 @@ pub(super) struct SharedProcess {
     replies: Arc<Semaphore>,
     /// It takes nothing new.
     pub(super) is_closed: AtomicBool,
+    /// How many writes were taken back that it has not answered: it may do them yet, so it takes no new calls.
+    pub(super) doubts: AtomicUsize,
+    /// Whether it has ended by itself, or had to be ended because it answered nothing.
+    pub(super) has_failed: AtomicBool,
+    /// What it takes of the worker's slots for programs while it lives on beside another one.
+    slot: Mutex<Option<ProgramSlot>>,
     /// Ends it.
     pub(super) end: CancellationToken,
     /// Whether all its processes are gone, once that is known.
@@ -65,6 +77,17 @@ pub(super) enum Arrived {
     TooLarge(Skimmed, Vec<u8>),
 }
 
+impl Arrived {
+    /// Reads what is long.
+    pub(super) async fn read(self, id: u64) -> Came {
+        match self {
+            Self::Answer(answer) => Came::Answer(answer),
+            Self::TooLarge(skimmed, beginning) => Came::TooLarge(skimmed, beginning),
+            Self::Long(bytes) => aside::read_answer(bytes, id).await,
+        }
+    }
+}
+
 /// Forgets who waits when that is over, however it ends.
 pub(super) struct Waits<'a> {
     pub(super) shared: &'a SharedProcess,
@@ -80,11 +103,14 @@ impl Drop for Waits<'_> {
 impl SharedProcess {
     pub(super) fn new(stdin: pipe::Sender) -> Self {
         Self {
-            stdin: AsyncMutex::new(stdin),
+            stdin: Arc::new(AsyncMutex::new(stdin)),
             waiting: Mutex::default(),
             heard: AtomicU64::new(0),
             replies: Arc::new(Semaphore::new(REPLIES_MAX)),
             is_closed: AtomicBool::new(false),
+            doubts: AtomicUsize::new(0),
+            has_failed: AtomicBool::new(false),
+            slot: Mutex::default(),
             end: CancellationToken::new(),
             gone: watch::Sender::new(None),
             why: Mutex::default(),
@@ -95,6 +121,47 @@ impl SharedProcess {
         self.waiting
             .lock()
             .expect("no thread panics while holding who waits")
+    }
+
+    /// It takes nothing new from now on, and ends.
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.end.cancel();
+    }
+
+    /// Waits until all its processes are gone; false: one may be left then.
+    pub(super) async fn is_gone_by(&self, until: Instant) -> bool {
+        let mut gone = self.gone.subscribe();
+        let known = timeout_at(until, gone.wait_for(Option::is_some)).await;
+        matches!(known, Ok(Ok(gone)) if *gone == Some(true))
+    }
+
+    /// Whether none of its processes is left, or nobody ends them any more.
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.borrow().is_some()
+    }
+
+    /// Whether it has a slot of these, or gets a free one, where it needs one: it may go on for long beside another one.
+    pub(super) fn has_slot_of(&self, programs: &Programs) -> bool {
+        if self.doubts.load(Ordering::Acquire) == 0 {
+            return true;
+        }
+        let mut slot = self.slot();
+        if slot.is_none() {
+            *slot = programs.free();
+        }
+        let has_slot = slot.is_some();
+        // It may have ended meanwhile, and gives it back no more.
+        if self.is_gone() {
+            drop(slot.take());
+        }
+        has_slot
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Option<ProgramSlot>> {
+        self.slot
+            .lock()
+            .expect("no thread panics while holding a slot")
     }
 
     /// Why it was never started, where it was not.
@@ -136,11 +203,13 @@ impl Serving {
                     line.add(rest);
                     if line.is_endless() {
                         self.hand_over(line.read());
+                        shared.has_failed.store(true, Ordering::Release);
                         break;
                     }
                 }
                 Served::Ended(why) => {
                     *shared.why() = why;
+                    shared.has_failed.store(true, Ordering::Release);
                     break;
                 }
             }
@@ -149,6 +218,7 @@ impl Serving {
         shared.end.cancel();
         let all_gone = program.end().await;
         shared.gone.send_replace(Some(all_gone));
+        drop(shared.slot().take());
         // Who still waits hears that nothing comes any more.
         shared.waiting().clear();
     }

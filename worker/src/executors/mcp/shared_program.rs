@@ -1,30 +1,38 @@
 //! The program that the calls of a worker share: which one serves now, with which secrets, and when it may be started again.
 
-use std::{
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use fleet::{outcome::ToolFailure, said, wire::code::Code};
+use fleet::{
+    outcome::ToolFailure,
+    said,
+    wire::{code::Code, message::Message},
+};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::time::Instant;
 
 use super::{
+    serving::SharedProcess,
     stdio::ServerProcess,
     way::{ProgramEnv, ProgramWay},
 };
+use crate::programs::Programs;
 
 /// The pause before a program is started again: it doubles with every end, up to the longest.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// A program that lived for so long has not failed at its start.
 const LIVED: Duration = Duration::from_secs(60);
+/// How many programs of a server may live on for the calls that they have, beside the one that takes new ones.
+const RETIRED_MAX: usize = 3;
+
+/// The pause that a call is asked for which finds too many of them.
+const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The program of a server.
 #[derive(Debug, Default)]
 pub(super) struct SharedProgram {
     current: Option<CurrentProgram>,
-    /// Programs with other variables, which end with their last call.
+    /// Programs that end with their last call: with other variables, or with a write that was taken back and may be done yet.
     retired: Vec<Retired>,
     rest: Rest,
 }
@@ -40,7 +48,7 @@ struct CurrentProgram {
 
 #[derive(Debug)]
 struct Retired {
-    process: Weak<ServerProcess>,
+    process: Arc<SharedProcess>,
     masked: Vec<SecretString>,
 }
 
@@ -57,25 +65,29 @@ impl SharedProgram {
     ///
     /// # Errors
     ///
-    /// It has ended too often, and rests.
-    pub(super) fn serves(&mut self, way: &ProgramWay) -> Result<Serves, ToolFailure> {
-        self.retired
-            .retain(|retired| retired.process.strong_count() > 0);
+    /// It has ended too often, and rests; or too many go on for the calls that they have.
+    pub(super) fn serves(
+        &mut self,
+        way: &ProgramWay,
+        programs: Option<&Programs>,
+    ) -> Result<Serves, ToolFailure> {
+        self.retired.retain(|retired| !retired.process.is_gone());
         let Some(mut current) = self.current.take() else {
-            self.rest.is_over()?;
-            return Ok(Serves::Start);
+            return self.may_start(programs);
         };
-        if !current.process.is_open() {
+        if !current.process.takes_calls() {
+            // What the worker ended is no reason to rest.
+            if current.process.has_failed() {
+                self.rest.ended();
+            }
             self.retire(current);
-            self.rest.ended();
-            self.rest.is_over()?;
-            return Ok(Serves::Start);
+            return self.may_start(programs);
         }
         if current.env == way.env {
             current.resolved_at = current.resolved_at.max(way.resolved_at);
         } else if way.resolved_at > current.resolved_at {
             self.retire(current);
-            return Ok(Serves::Start);
+            return self.may_start(programs);
         }
         let process = Arc::clone(&current.process);
         self.current = Some(current);
@@ -119,11 +131,38 @@ impl SharedProgram {
         all
     }
 
+    /// This one takes no new calls: it ends with its last one.
+    pub(super) fn retires(&mut self, process: &Arc<ServerProcess>) {
+        let is_current = |current: &mut CurrentProgram| Arc::ptr_eq(&current.process, process);
+        if let Some(current) = self.current.take_if(is_current) {
+            if current.process.has_failed() {
+                self.rest.ended();
+            }
+            self.retire(current);
+        }
+    }
+
     fn retire(&mut self, current: CurrentProgram) {
         self.retired.push(Retired {
-            process: Arc::downgrade(&current.process),
+            process: Arc::clone(current.process.shared()),
             masked: current.masked,
         });
+    }
+
+    /// Whether another one may be started now. Those that live on after a write that was taken back take slots for programs.
+    fn may_start(&self, programs: Option<&Programs>) -> Result<Serves, ToolFailure> {
+        self.rest.is_over()?;
+        let has_slot = |retired: &Retired| {
+            programs.is_none_or(|programs| retired.process.has_slot_of(programs))
+        };
+        if self.retired.len() < RETIRED_MAX && self.retired.iter().all(has_slot) {
+            return Ok(Serves::Start);
+        }
+        let what = Message::fixed(
+            "the MCP server is started again when processes of it have ended that other calls still have",
+            "MCP 服务器要等其他调用占用的旧进程结束后才会重新启动",
+        );
+        Err(ToolFailure::new(Code::Unavailable, what).with_retry_after(Some(BUSY_PAUSE)))
     }
 }
 

@@ -19,17 +19,21 @@ use fleet::{
     wire::{code::Code, message::Message},
 };
 use secrecy::SecretString;
-use tokio::{io::AsyncWriteExt, sync::oneshot, time::timeout};
+use tokio::{
+    io::AsyncWriteExt,
+    net::unix::pipe,
+    sync::{OwnedMutexGuard, oneshot},
+    time::{Instant, timeout},
+};
 use tokio_util::{sync::DropGuard, task::TaskTracker};
 
 use super::{
     answer::before_anything,
-    aside,
     came::{Came, CutOff},
     cut::AttemptEnd,
     hear::Hear,
     message::Request,
-    serving::{Arrived, AwaitedAnswer, Serving, SharedProcess, Waits},
+    serving::{AwaitedAnswer, Serving, SharedProcess, Waits},
 };
 use crate::executors::{
     process::{GuardCommand, server::ServingProgram},
@@ -37,12 +41,13 @@ use crate::executors::{
 };
 
 /// How long ending one may take: what a guard may, and a little.
-const END_MAX: Duration = Duration::from_millis(2_950);
+pub(super) const END_MAX: Duration = Duration::from_millis(2_950);
 
 /// A program that serves. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct ServerProcess {
     shared: Arc<SharedProcess>,
+    tasks: TaskTracker,
     _end: DropGuard,
 }
 
@@ -80,12 +85,31 @@ impl ServerProcess {
             tasks: tasks.clone(),
         };
         tasks.spawn(serving.serve(program));
-        Ok(Arc::new(Self { shared, _end: end }))
+        Ok(Arc::new(Self {
+            shared,
+            tasks: tasks.clone(),
+            _end: end,
+        }))
     }
 
     /// Whether it takes requests.
     pub(super) fn is_open(&self) -> bool {
         !self.shared.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Whether it takes new calls: not any more once a write was taken back that it has not answered.
+    pub(super) fn takes_calls(&self) -> bool {
+        self.is_open() && self.shared.doubts.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether it has ended by itself, or answered nothing.
+    pub(super) fn has_failed(&self) -> bool {
+        self.shared.has_failed.load(Ordering::Acquire)
+    }
+
+    /// What it shares with its task.
+    pub(super) const fn shared(&self) -> &Arc<SharedProcess> {
+        &self.shared
     }
 
     /// Whether nobody waits for an answer of it.
@@ -120,7 +144,7 @@ impl ServerProcess {
         let mut stdin = tokio::select! {
             biased;
             why = &mut told => return Came::NotSent(before_anything(why)),
-            stdin = self.shared.stdin.lock() => stdin,
+            stdin = Arc::clone(&self.shared.stdin).lock_owned() => stdin,
         };
         // While it waited for its turn.
         if !self.is_open() {
@@ -128,15 +152,27 @@ impl ServerProcess {
         }
         let mut line = request.body.clone();
         line.push(b'\n');
-        let written = tokio::select! {
-            biased;
-            written = stdin.write_all(&line) => written,
-            // Half a line would spoil the next one.
-            why = &mut told => {
-                self.close();
-                return Came::CutOff(why);
+        let mut sent = 0;
+        let written = loop {
+            let wrote: io::Result<usize> = tokio::select! {
+                biased;
+                wrote = stdin.write(&line[sent..]) => wrote,
+                why = &mut told => {
+                    if sent == 0 {
+                        return Came::NotSent(before_anything(why));
+                    }
+                    self.finish(stdin, line.split_off(sent));
+                    return Came::CutOff(why);
+                }
+                () = self.shared.end.cancelled() => Err(io::ErrorKind::BrokenPipe.into()),
+            };
+            match wrote {
+                Ok(wrote) => sent += wrote,
+                Err(error) => break Err(error),
             }
-            () = self.shared.end.cancelled() => Err(io::ErrorKind::BrokenPipe.into()),
+            if sent == line.len() {
+                break Ok(());
+            }
         };
         drop(stdin);
         let heard = self.shared.heard.load(Ordering::Relaxed);
@@ -156,11 +192,24 @@ impl ServerProcess {
             }
         };
         match arrived {
-            Ok(Arrived::Answer(answer)) => Came::Answer(answer),
-            Ok(Arrived::TooLarge(skimmed, beginning)) => Came::TooLarge(skimmed, beginning),
-            Ok(Arrived::Long(bytes)) => aside::read_answer(bytes, request.id).await,
+            Ok(arrived) => arrived.read(request.id).await,
             Err(_ended) => self.without_answer(),
         }
+    }
+
+    /// Writes the rest of a line, for half a line would spoil the next one, and others have calls there.
+    fn finish(&self, mut stdin: OwnedMutexGuard<pipe::Sender>, rest: Vec<u8>) {
+        let shared = Arc::clone(&self.shared);
+        self.tasks.spawn(async move {
+            let written = tokio::select! {
+                biased;
+                () = shared.end.cancelled() => return,
+                written = stdin.write_all(&rest) => written,
+            };
+            if written.is_err() {
+                shared.close();
+            }
+        });
     }
 
     /// It ended. What was never started cannot have done anything.
@@ -188,16 +237,19 @@ impl ServerProcess {
 
     /// Takes nothing new from now on, and ends.
     pub(super) fn close(&self) {
-        self.shared.is_closed.store(true, Ordering::Release);
-        self.shared.end.cancel();
+        self.shared.close();
+    }
+
+    /// The same because it answers nothing: it is started again after a pause.
+    pub(super) fn give_up(&self) {
+        self.shared.has_failed.store(true, Ordering::Release);
+        self.close();
     }
 
     /// Ends it, and waits until all its processes are gone; false: one may be left.
     pub(super) async fn end(&self) -> bool {
         self.close();
-        let mut gone = self.shared.gone.subscribe();
-        let known = timeout(END_MAX, gone.wait_for(Option::is_some)).await;
-        matches!(known, Ok(Ok(gone)) if *gone == Some(true))
+        self.shared.is_gone_by(Instant::now() + END_MAX).await
     }
 
     fn why(&self) -> Option<String> {

@@ -341,3 +341,31 @@ fn a_result_has_the_form_that_its_manifest_says() {
     assert_eq!(of(AnswerForm::Json, "{}"), "null");
     assert_eq!(of(AnswerForm::Content, "{}"), r#"{"content":[]}"#);
 }
+
+#[test]
+fn a_question_that_asks_nothing_is_no_question() {
+    for requests in [
+        "",
+        r#","inputRequests":{}"#,
+        r#","inputRequests":null"#,
+        r#","inputRequests":[]"#,
+    ] {
+        let result = format!(r#"{{"resultType":"input_required","requestState":"s"{requests}}}"#);
+        let result = RawValue::from_string(result).unwrap();
+        for effect in [Effect::Once, Effect::Read] {
+            let rules = AnswerRules {
+                effect,
+                errors: McpErrors::SaidNo,
+                form: AnswerForm::Json,
+                output_limit: 1_000,
+                secrets: Vec::new(),
+            };
+            let CallResult::Over(outcome) = rules.result(&result, None) else {
+                panic!("it is no task")
+            };
+            let failure = outcome.failure().unwrap();
+            assert_eq!(failure.code, Code::OutputInvalid, "{result}");
+            assert!(failure.wanted().is_none());
+        }
+    }
+}
