@@ -6,6 +6,7 @@ mod controls;
 mod http;
 mod mcp;
 mod mcp_drains;
+mod mcp_ends;
 mod mcp_hostile;
 mod mcp_lists;
 mod mcp_long_lists;

@@ -26,7 +26,7 @@ use worker::executors::{AttemptContext, Executor, sql::SqlExecutor};
 /// or is rolled back. Its program does not hear the signal with which Postgres cancels: else that fails, and not the statement.
 const FUNCTIONS: &str = "
     CREATE FUNCTION @tool.begun(mark text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$
-    BEGIN EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', 'trap "" INT; exec cat >> @folder/' || mark); END $$;
+    BEGIN EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', 'trap '''' INT; exec cat >> @folder/' || mark); END $$;
     CREATE FUNCTION @tool.works(mark text, seconds int) RETURNS int LANGUAGE plpgsql AS
     $$ BEGIN PERFORM begun(mark); PERFORM pg_sleep(seconds); RETURN 1; END $$;
     CREATE FUNCTION @tool.refuses(mark text, message text) RETURNS int LANGUAGE plpgsql AS

@@ -34,6 +34,31 @@ pub(super) fn message(body: &[u8], secrets: &[SecretString]) -> Option<String> {
     Some(redact(&text, secrets).unwrap_or(text))
 }
 
+/// The most bytes of an excerpt.
+const EXCERPT_MAX: usize = 500;
+
+/// The beginning of a body, on one line, without secrets and without characters that harm a terminal or Postgres; `None`: there is none.
+pub(in crate::executors) fn excerpt(body: &[u8], secrets: &[SecretString]) -> Option<String> {
+    let text = String::from_utf8_lossy(body);
+    // Before anything is cut: half a secret would not be found.
+    let masked = redact(&text, secrets);
+    let text = masked.as_deref().unwrap_or(&text);
+    let is_apart = |letter: char| letter.is_whitespace() || letter.is_control();
+    let words = text.split(is_apart).filter(|word| !word.is_empty());
+    let mut excerpt = String::new();
+    for word in words {
+        if excerpt.len() > EXCERPT_MAX {
+            break;
+        }
+        if !excerpt.is_empty() {
+            excerpt.push(' ');
+        }
+        excerpt.push_str(word);
+    }
+    excerpt.truncate(excerpt.floor_char_boundary(EXCERPT_MAX));
+    (!excerpt.is_empty()).then_some(excerpt)
+}
+
 /// `Retry-After` in seconds, or as a date measured against the server's own `Date`, so that no clock has to agree.
 pub(in crate::executors) fn pause(
     retry_after: Option<&str>,
@@ -87,6 +112,22 @@ mod tests {
                 "{body}"
             );
         }
+    }
+
+    #[test]
+    fn an_excerpt_is_short_harmless_and_without_secrets() {
+        let secrets = [SecretString::from("hunter/2")];
+        let told = |body: &str| excerpt(body.as_bytes(), &secrets);
+        assert_eq!(
+            told("<h1>\r\n no\u{1b}[2J\0 hunter/2</h1>").as_deref(),
+            Some("<h1> no [2J [secret]</h1>")
+        );
+        assert_eq!(told(" \n"), None);
+        let long = told(&format!("{}hunter/2", "é".repeat(EXCERPT_MAX / 2 - 2))).unwrap();
+        assert!(
+            long.len() <= EXCERPT_MAX && !long.contains("hunt"),
+            "{long}"
+        );
     }
 
     #[test]

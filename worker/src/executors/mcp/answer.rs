@@ -184,17 +184,11 @@ impl AnswerRules {
         let status = came.status;
         let fail = |code, what| {
             ToolFailure::new(code, what)
-                .with_details(json!({ "status": status }))
+                .with_details(came.details())
                 .with_retry_after(came.retry_after)
         };
         match status {
-            401 | 403 => Outcome::NotStarted(fail(
-                Code::Unavailable,
-                said!(
-                    "the MCP server let nobody in: it answered with status {status}",
-                    "MCP 服务器拒绝访问：它返回了状态码 {status}"
-                ),
-            )),
+            401 | 403 => Outcome::NotStarted(fail(Code::Unavailable, came.let_nobody_in())),
             404 if came.of_session => Outcome::NotStarted(fail(
                 Code::Unavailable,
                 Message::fixed(

@@ -1,6 +1,11 @@
 //! What came of a request, whatever carried it.
 
-use fleet::outcome::{Outcome, ToolFailure};
+use fleet::{
+    outcome::{Outcome, ToolFailure},
+    said,
+    wire::message::Message,
+};
+use serde_json::{Value, json};
 
 use super::{
     message::{RpcAnswer, RpcError},
@@ -33,6 +38,44 @@ pub(super) struct HttpStatus {
     pub(super) retry_after: Option<std::time::Duration>,
     /// Whether the request named a session.
     pub(super) of_session: bool,
+    /// What else is known of it.
+    pub(super) facts: StatusFacts,
+}
+
+/// What is told of a status beside it.
+#[derive(Debug, Default)]
+pub(super) struct StatusFacts {
+    /// The beginning of the body, without secrets.
+    pub(super) excerpt: Option<String>,
+    /// The headers of the request whose values are secrets: names alone.
+    pub(super) secret_headers: Vec<String>,
+}
+
+impl HttpStatus {
+    /// What is kept with a failure.
+    pub(super) fn details(&self) -> Value {
+        let mut details = json!({ "status": self.status });
+        if let Some(excerpt) = &self.facts.excerpt {
+            details["body"] = excerpt.as_str().into();
+        }
+        details
+    }
+
+    /// That the server lets nobody in, and where its secrets are.
+    pub(super) fn let_nobody_in(&self) -> Message {
+        let status = self.status;
+        let headers = self.facts.secret_headers.join(", ");
+        if headers.is_empty() {
+            return said!(
+                "the MCP server let nobody in: it answered with status {status}, and its manifest has no secret in a header",
+                "MCP 服务器拒绝访问：它返回了状态码 {status}，而它的清单没有带密钥的请求头"
+            );
+        }
+        said!(
+            "the MCP server let nobody in: it answered with status {status}; the secrets of its manifest are in {headers}",
+            "MCP 服务器拒绝访问：它返回了状态码 {status}；清单中的密钥在请求头 {headers} 中"
+        )
+    }
 }
 
 /// Why an attempt had to end.

@@ -1,6 +1,9 @@
 //! What a worker keeps of a server that it has asked: which revision it speaks, its session, and a pin for each of its tools.
 
-use std::collections::HashMap;
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Mutex, PoisonError},
+};
 
 use fleet::{
     manifest::{McpSpec, OnChange},
@@ -42,6 +45,21 @@ struct KnownTool {
     mirrored: Result<MirroredArguments, String>,
 }
 
+/// The most changes of a server's tools that the log has.
+const SAID_MAX: usize = 1_000;
+
+/// The tools whose change was let through and is in the log, each with its pin.
+#[derive(Debug, Default)]
+pub(super) struct SaidChanges(Mutex<BTreeSet<(String, String)>>);
+
+impl SaidChanges {
+    /// Whether there is still to be a line about it.
+    fn is_news(&self, tool: &str, pin: &Pin) -> bool {
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        said.len() < SAID_MAX && said.insert((tool.to_owned(), pin.whole.clone()))
+    }
+}
+
 impl KeptTools for KnownTools {
     fn keep(&mut self, definition: &ToolDefinition<'_>) {
         let Some(name) = definition.name() else {
@@ -79,6 +97,13 @@ impl Connection {
         }
     }
 
+    /// Whether the server says something else of the tool than what was applied.
+    pub(super) fn has_changed(&self, spec: &McpSpec, on_change: OnChange) -> bool {
+        let tool = self.tools.0.get(&spec.tool);
+        let pin = tool.and_then(|tool| tool.pin.as_ref());
+        pin.is_none_or(|pin| !is_let_through(pin, spec, on_change))
+    }
+
     /// The tool of a call, where the server still says what it said when that was applied.
     ///
     /// # Errors
@@ -88,6 +113,7 @@ impl Connection {
         &self,
         spec: &McpSpec,
         on_change: OnChange,
+        said: &SaidChanges,
     ) -> Result<&MirroredArguments, ToolFailure> {
         let server = &spec.server;
         let changed = |what: Message| Err(ToolFailure::new(Code::ToolChanged, what));
@@ -103,14 +129,13 @@ impl Connection {
                 "MCP 服务器 {server} 对这个工具的描述过大或嵌套过深"
             ));
         };
-        let is_same_shape = spec.shape.as_ref() == Some(&pin.shape);
-        if pin.whole != spec.pin && !(on_change == OnChange::Warn && is_same_shape) {
+        if !is_let_through(pin, spec, on_change) {
             return changed(said!(
                 "the MCP server {server} says something else of this tool than when it was applied",
                 "MCP 服务器 {server} 对这个工具的描述与应用时不同"
             ));
         }
-        if pin.whole != spec.pin {
+        if pin.whole != spec.pin && said.is_news(&spec.tool, pin) {
             tracing::warn!(%server, tool = spec.tool, "the MCP server describes a tool in other words than when it was applied");
         }
         tool.mirrored.as_ref().map_err(|why| {
@@ -120,5 +145,30 @@ impl Connection {
             );
             ToolFailure::new(Code::ToolGone, what)
         })
+    }
+}
+
+/// Whether calls of a tool with this pin go out.
+fn is_let_through(pin: &Pin, spec: &McpSpec, on_change: OnChange) -> bool {
+    let is_same_shape = spec.shape.as_ref() == Some(&pin.shape);
+    pin.whole == spec.pin || (on_change == OnChange::Warn && is_same_shape)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_change_has_one_line() {
+        let said = SaidChanges::default();
+        let pin = |words: &str| Pin::of(&json!({"name": "a", "description": words}));
+        assert!(said.is_news("a", &pin("x")) && !said.is_news("a", &pin("x")));
+        assert!(said.is_news("a", &pin("y")) && said.is_news("b", &pin("x")));
+        for number in 0..2 * SAID_MAX {
+            said.is_news("a", &pin(&number.to_string()));
+        }
+        assert!(!said.is_news("a", &pin("z")), "there is a bound");
     }
 }

@@ -1,6 +1,9 @@
 //! Looks at what a server offers, for the fleet's own tool `mcp_discover`.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use fleet::{
     ids::ServerName,
@@ -23,7 +26,10 @@ use super::{
     way::ServerWay,
 };
 use crate::{
-    executors::{Stop, redact::veiled},
+    executors::{
+        Stop,
+        redact::{redact, veiled},
+    },
     programs::ProgramSlot,
     waiting::Tenant,
 };
@@ -64,8 +70,7 @@ impl McpExecutor {
             ServerWay::Stdio(way) => {
                 slot = self.slot(tenant, until).await?;
                 let (stale, tasks) = (Arc::default(), &self.links.tasks);
-                let env = &way.env.0;
-                let process = ServerProcess::start(&way.guard, &way.command, env, &stale, tasks)?;
+                let process = ServerProcess::start(&server.name, &way, &stale, tasks)?;
                 Carrier::Stdio(process)
             }
         };
@@ -76,6 +81,8 @@ impl McpExecutor {
             hear: &hear,
         };
         let found = peer.connect::<Definitions>().await;
+        // Somebody wants to know how it is now: so do the calls of this worker.
+        self.links.of(&server).stale.store(true, Ordering::Release);
         carrier.end().await;
         drop(slot);
         let without_secrets = |definition: Box<RawValue>| {
@@ -83,7 +90,10 @@ impl McpExecutor {
             text.and_then(|text| RawValue::from_string(text).ok())
                 .unwrap_or(definition)
         };
-        let (_, Definitions(definitions)) = found?;
+        let (_, Definitions(definitions)) = found.map_err(|failure| {
+            let failure = carrier.instead_of_an_answer(failure);
+            failure.reworded(|text| redact(text, &masked))
+        })?;
         Ok(definitions.into_iter().map(without_secrets).collect())
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use fleet::{
     egress::Egress,
     outcome::ToolFailure,
+    said,
     wire::{code::Code, message::Message},
 };
 use reqwest::{
@@ -13,11 +14,12 @@ use reqwest::{
     header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER},
 };
 
+use secrecy::SecretString;
 use tokio::time::Instant;
 
 use super::{
     aside,
-    came::{Came, HttpStatus},
+    came::{Came, HttpStatus, StatusFacts},
     cut::AttemptEnd,
     headers,
     hear::Hear,
@@ -49,6 +51,10 @@ pub(super) struct HttpTarget {
     pub(super) clients: Clients,
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
+    /// Those of them whose values are secrets.
+    pub(super) secret_headers: Vec<String>,
+    /// The secrets.
+    pub(super) masked: Vec<SecretString>,
 }
 
 /// One request's own part of its headers.
@@ -223,6 +229,10 @@ impl Reading<'_> {
                 break;
             }
         }
+        let facts = StatusFacts {
+            excerpt: words::excerpt(&body, &self.target.masked),
+            secret_headers: self.target.secret_headers.clone(),
+        };
         let error = match message::read(&body) {
             // An error without an id is about this request: there is no other on the connection.
             Ok(Incoming::Answer {
@@ -236,10 +246,12 @@ impl Reading<'_> {
             error,
             retry_after,
             of_session,
+            facts,
         })
     }
 
     async fn body(&self, mut response: Response) -> Came {
+        let other_kind = other_kind(&response);
         let most = self.limit.saturating_add(ENVELOPE_MAX);
         let (mut body, mut seen, mut skim) = (Vec::new(), 0_usize, Skim::default());
         loop {
@@ -269,9 +281,30 @@ impl Reading<'_> {
                 "it is not an answer to this request",
                 "它不是对这个请求的回答",
             ))),
-            Err(why) => Came::NoAnswer(no_answer(why)),
+            Err(why) => Came::NoAnswer(match other_kind {
+                Some(kind) => answered_with(&kind),
+                None => no_answer(why),
+            }),
         }
     }
+}
+
+/// What an answer says that it is, where that is no message of MCP.
+fn other_kind(response: &Response) -> Option<String> {
+    let kind = response.headers().get(CONTENT_TYPE)?.to_str().ok()?;
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    let is_type = |letter: char| letter.is_ascii_alphanumeric() || "/+-._".contains(letter);
+    let is_told = (1..=80).contains(&kind.len()) && kind.chars().all(is_type);
+    let is_json = kind.eq_ignore_ascii_case("application/json");
+    (is_told && !is_json).then(|| kind.to_owned())
+}
+
+fn answered_with(kind: &str) -> ToolFailure {
+    let what = said!(
+        "the MCP server answered with {kind}, which is no MCP",
+        "MCP 服务器返回了 {kind}，这不是 MCP"
+    );
+    ToolFailure::new(Code::OutputInvalid, what)
 }
 
 /// Whether an answer comes as a stream of events.

@@ -29,6 +29,8 @@ pub(super) struct LateAnswer {
     process: Arc<SharedProcess>,
     /// `None`: it was answered with a task, and nothing else will come.
     came: Option<(u64, oneshot::Receiver<Arrived>)>,
+    /// When its attempt must be over.
+    ends_at: Instant,
 }
 
 /// What became of it.
@@ -63,12 +65,13 @@ impl LateAnswer {
         Self {
             process,
             came: None,
+            ends_at: Instant::now() + END_MAX,
         }
     }
 
     /// Waits for an answer, or until the program is gone, as long as an attempt may. The program ends with its last call, which may be this.
     pub(super) async fn wait(mut self, process: Arc<ServerProcess>, link: &ServerLink) -> Became {
-        let ends_at = Instant::now() + END_MAX;
+        let ends_at = self.ends_at;
         if let Some(came) = self.answer(Instant::now() + ANSWER_MAX).await {
             self.process.doubts.fetch_sub(1, Ordering::AcqRel);
             return Became::Answered(came);

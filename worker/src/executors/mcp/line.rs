@@ -29,8 +29,10 @@ pub(super) enum LineRead {
     Message(Incoming),
     /// An answer that is too long to be read here.
     Long(LongAnswer),
-    /// Nothing that anybody waits for: no message, or one that is longer than what a server may tell or ask.
+    /// A message that nobody waits for, longer than what a server may tell or ask; or an empty line.
     Nothing,
+    /// No message: so many bytes of something else.
+    NoMessage(usize),
 }
 
 /// An answer that is longer than what is read at once.
@@ -64,7 +66,11 @@ impl MessageLine {
     /// What it is.
     pub(super) fn read(self) -> LineRead {
         if self.seen <= LONG {
-            return message::read(&self.bytes).map_or(LineRead::Nothing, LineRead::Message);
+            return match message::read(&self.bytes) {
+                Ok(message) => LineRead::Message(message),
+                Err(_) if self.bytes.trim_ascii().is_empty() => LineRead::Nothing,
+                Err(_) => LineRead::NoMessage(self.seen),
+            };
         }
         let id = std::str::from_utf8(self.skim.id()).ok();
         match id.and_then(|id| id.parse().ok()) {
@@ -120,11 +126,15 @@ mod tests {
             format!(r#"{{"id":7,"method":"x","result":"{long}"}}"#),
             format!(r#"{{"id":"7","result":"{long}"}}"#),
             format!(r#"{{"result":"{long}"}}"#),
-            long,
-            "oops".to_owned(),
+            format!("{long}x"),
+            " ".to_owned(),
         ] {
             let came = read(&nothing);
-            assert!(matches!(came, LineRead::Nothing), "{}", &nothing[..40]);
+            let begins: String = nothing.chars().take(40).collect();
+            assert!(matches!(came, LineRead::Nothing), "{begins}");
+        }
+        for odd in ["oops", &long] {
+            assert!(matches!(read(odd), LineRead::NoMessage(bytes) if bytes == odd.len()));
         }
     }
 }

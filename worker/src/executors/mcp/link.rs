@@ -25,11 +25,12 @@ use uuid::Uuid;
 
 use super::{
     answer::cut_off,
-    connection::{Connection, Greeting},
+    connection::{Connection, Greeting, SaidChanges},
     cut::AttemptEnd,
     hear::Hear,
     peer::{Carrier, Peer, not_connected},
     shared_program::{Serves, SharedProgram},
+    standing::ServerTrouble,
     stdio::ServerProcess,
     way::{ProgramWay, ServerWay},
 };
@@ -65,6 +66,10 @@ pub(super) struct ServerLink {
     pub(super) ids: AtomicU64,
     /// Set when the server has said that its tools have changed, or may be another one.
     pub(super) stale: Arc<AtomicBool>,
+    /// Whether its calls do not start.
+    pub(super) trouble: ServerTrouble,
+    /// The changes of its tools that the log has.
+    pub(super) said: SaidChanges,
     known: Mutex<Known>,
 }
 
@@ -124,6 +129,8 @@ impl ServerLinks {
             server: Arc::clone(server),
             ids: AtomicU64::new(first_id()),
             stale: Arc::default(),
+            trouble: ServerTrouble::default(),
+            said: SaidChanges::default(),
             known: Mutex::default(),
         });
         links.insert(server.name.clone(), Arc::clone(&link));
@@ -182,7 +189,7 @@ impl ServerLink {
             },
             connection,
             is_own: false,
-            masked: self.known().program.masks(masked),
+            masked: self.masks(masked),
         })
     }
 
@@ -200,12 +207,25 @@ impl ServerLink {
                 let learnt = tokio::select! {
                     biased;
                     learnt = learnt.wait_for(Option::is_some) => learnt,
-                    why = cut.told() => return Err(cut_off(why)),
+                    why = cut.told() => return Err(self.instead_of_an_answer(cut_off(why))),
                 };
                 let learnt = learnt.ok().and_then(|learnt| learnt.clone());
                 learnt.unwrap_or_else(|| Err(given_up()))
             }
         }
+    }
+
+    /// The failure of a call that was over before the server said what it is, with what its program did instead.
+    fn instead_of_an_answer(&self, failure: ToolFailure) -> ToolFailure {
+        match self.known().program.story() {
+            Some(process) => process.story.instead_of_an_answer(failure),
+            None => failure,
+        }
+    }
+
+    /// The secrets that what the server says may have.
+    pub(super) fn masks(&self, own: &[SecretString]) -> Vec<SecretString> {
+        self.known().program.masks(own)
     }
 
     /// This process takes no new calls, and ends with its last one.
@@ -237,7 +257,7 @@ impl ServerLink {
             }),
             Err(failure) => {
                 carrier.end().await;
-                Err(failure)
+                Err(carrier.instead_of_an_answer(failure))
             }
         }
     }
@@ -313,7 +333,7 @@ impl ServerLink {
         way: &ProgramWay,
         tasks: &TaskTracker,
     ) -> Result<Arc<ServerProcess>, ToolFailure> {
-        ServerProcess::start(&way.guard, &way.command, &way.env.0, &self.stale, tasks)
+        ServerProcess::start(&self.server.name, way, &self.stale, tasks)
     }
 
     async fn connect(
@@ -330,6 +350,16 @@ impl ServerLink {
         };
         let (greeting, tools) = peer.connect().await?;
         Ok(Arc::new(Connection::of(greeting, tools)))
+    }
+
+    /// The server is asked again for its tools, unless that was done since.
+    pub(super) fn outdated(&self, connection: &Arc<Connection>) {
+        let known = self.known();
+        let is_known = known.connection.as_ref();
+        if is_known.is_some_and(|known| Arc::ptr_eq(known, connection)) && known.learning.is_none()
+        {
+            self.stale.store(true, Ordering::Release);
+        }
     }
 
     /// Forgets what the server is: its session is gone.
@@ -429,11 +459,12 @@ impl Learns {
             }
         }
         let connected = self.link.connect(&self.carrier, &self.cut, &hear).await;
-        connected.inspect_err(|_failure| {
+        connected.map_err(|failure| {
             // A program that does not say what it is may be half dead.
             if let Carrier::Stdio(process) = &self.carrier {
                 process.give_up();
             }
+            self.carrier.instead_of_an_answer(failure)
         })
     }
 }

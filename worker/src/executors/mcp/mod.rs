@@ -25,12 +25,14 @@ mod peer;
 mod serving;
 mod shared_program;
 pub(in crate::executors) mod skim;
+mod standing;
 mod stdio;
+mod story;
 mod stream;
 mod task;
 mod way;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use fleet::{
     call::Effect,
@@ -47,6 +49,7 @@ use fleet::{
 use futures_util::{FutureExt, future::BoxFuture};
 use secrecy::SecretString;
 use serde_json::{Value, json, value::RawValue};
+use tokio::time::Instant;
 
 use self::{
     answer::{AnswerRules, CallResult},
@@ -66,9 +69,13 @@ use super::{
     AttemptContext, Executor, Prepared, Returned,
     http::{HttpExecutorError, transport},
     process::{GuardCommand, ProcessExecutor},
-    redact::{hidden, veil},
+    redact::{hidden, redact, veil},
 };
 use crate::programs::Programs;
+
+/// How old a list of tools is at least that is read again before a call fails for what it says: calls of a tool that has changed must not have a
+/// long list read for each.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Runs tools of MCP servers.
 #[derive(Debug, Clone)]
@@ -232,9 +239,15 @@ impl McpAttempt {
         if let Some(why) = cut.is_over() {
             return Outcome::NotStarted(answer::before_anything(why)).into();
         }
-        let mut ready = match self.ready(&cut).await {
+        let mut ready = match self.ready_with_tool(&cut).await {
             Ok(ready) => ready,
-            Err(failure) => return Outcome::NotStarted(failure).into(),
+            Err(failure) => {
+                // It has what the program said last.
+                let secrets = self.link.masks(&self.rules.secrets);
+                let masked = failure.reworded(|text| redact(text, &secrets));
+                let outcome = Outcome::NotStarted(masked);
+                return self.noted(outcome, &cut).into();
+            }
         };
         self.rules.secrets = std::mem::take(&mut ready.masked);
         let hidden = hidden(self.rules.secrets.clone(), self.redact_results);
@@ -248,9 +261,51 @@ impl McpAttempt {
         let (outcome, late) = self.call(&ready, context, &cut, &hear).await;
         let returned = self.settle(ready, outcome, late).await;
         Returned {
-            outcome: veil(returned.outcome, &hidden),
+            outcome: veil(self.noted(self.masked(returned.outcome), &cut), &hidden),
             ..returned
         }
+    }
+
+    /// The outcome without secrets in its failure: a program may have written them before it ended.
+    fn masked(&self, outcome: Outcome) -> Outcome {
+        outcome.reworded(|text| redact(text, &self.rules.secrets))
+    }
+
+    /// The outcome with the server's name. Whether the server works is noted for the log.
+    fn noted(&self, outcome: Outcome, cut: &AttemptEnd) -> Outcome {
+        let server = &self.link.server.name;
+        let outcome = standing::named(outcome, server);
+        match &outcome {
+            // Not what became of one call: a tool that fails beside others that work would have a line for each.
+            Outcome::NotStarted(failure)
+                if matches!(failure.code, Code::Unavailable | Code::Timeout) =>
+            {
+                if cut.stop.asked().is_none() {
+                    self.link.trouble.began(server, failure);
+                }
+            }
+            Outcome::NotStarted(_) => {}
+            Outcome::Applied { .. } | Outcome::DefiniteFailure(_) | Outcome::Unknown(_) => {
+                self.link.trouble.is_over(server);
+            }
+        }
+        outcome
+    }
+
+    /// The server, ready to be asked. Where what it said of the tool before this attempt is not what was applied, it is asked again first:
+    /// it may have been put back.
+    async fn ready_with_tool(&self, cut: &AttemptEnd) -> Result<Ready, ToolFailure> {
+        let began = Instant::now();
+        let ready = self.ready(cut).await?;
+        let connection = &ready.connection;
+        let is_older = connection.listed_at < began && connection.listed_at.elapsed() >= LOOK_AGAIN;
+        let on_change = self.link.server.on_change;
+        if is_older && connection.has_changed(&self.spec, on_change) {
+            self.link.outdated(connection);
+            drop(ready);
+            return self.ready(cut).await;
+        }
+        Ok(ready)
     }
 
     /// The server, ready to be asked.
@@ -281,16 +336,17 @@ impl McpAttempt {
             connection,
             ..
         } = ready;
-        let mirrored = match connection.tool(&self.spec, self.link.server.on_change) {
-            Ok(mirrored) => mirrored,
-            // Nothing was started, and nothing will be: no other worker would see another tool.
-            Err(failure) => {
-                if failure.code == Code::ToolChanged {
-                    metrics().tool_changed(&context.tool);
+        let mirrored =
+            match connection.tool(&self.spec, self.link.server.on_change, &self.link.said) {
+                Ok(mirrored) => mirrored,
+                // Nothing was started, and nothing will be: no other worker would see another tool.
+                Err(failure) => {
+                    if failure.code == Code::ToolChanged {
+                        metrics().tool_changed(&context.tool);
+                    }
+                    return (Outcome::DefiniteFailure(failure), None);
                 }
-                return (Outcome::DefiniteFailure(failure), None);
-            }
-        };
+            };
         let peer = Peer {
             carrier,
             ids: &self.link.ids,

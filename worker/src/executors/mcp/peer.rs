@@ -47,6 +47,16 @@ pub(super) enum Carrier {
 }
 
 impl Carrier {
+    /// The failure of what was not answered in time, with what a program did instead.
+    pub(super) fn instead_of_an_answer(&self, failure: ToolFailure) -> ToolFailure {
+        match self {
+            Self::Stdio(process) if failure.code == Code::Timeout => {
+                process.shared().story.instead_of_an_answer(failure)
+            }
+            Self::Stdio(_) | Self::Http(_) => failure,
+        }
+    }
+
     /// Ends a program, and waits until all its processes are gone; false: one may be left.
     pub(super) async fn end(&self) -> bool {
         match self {
@@ -362,12 +372,15 @@ pub(super) fn not_connected(came: Came) -> ToolFailure {
         Came::CutOff(why @ CutOff::Stopped(_)) => cut_off(why),
         Came::Status(came) => {
             let status = came.status;
-            let what = said!(
-                "the MCP server cannot be asked: it answered with status {status}",
-                "无法询问 MCP 服务器：它返回了状态码 {status}"
-            );
+            let what = match status {
+                401 | 403 => came.let_nobody_in(),
+                _ => said!(
+                    "the MCP server cannot be asked: it answered with status {status}",
+                    "MCP 服务器无法询问：它返回了状态码 {status}"
+                ),
+            };
             ToolFailure::new(Code::Unavailable, what)
-                .with_details(json!({ "status": status }))
+                .with_details(came.details())
                 .with_retry_after(came.retry_after)
         }
         Came::Answer(RpcAnswer::Error(error)) => {

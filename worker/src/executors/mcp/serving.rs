@@ -26,6 +26,7 @@ use super::{
     line::{LineRead, LongAnswer, MessageLine},
     message::{self, ASKED_ID_MAX, Incoming, RpcAnswer, ToldProgress},
     skim::Skimmed,
+    story::ProgramStory,
 };
 use crate::{
     executors::process::server::{Served, ServingProgram},
@@ -56,8 +57,8 @@ pub(super) struct SharedProcess {
     pub(super) end: CancellationToken,
     /// Whether all its processes are gone, once that is known.
     pub(super) gone: watch::Sender<Option<bool>>,
-    /// What it was told by its end, where it was never started.
-    why: Mutex<Option<String>>,
+    /// What it is called, and what it has come to.
+    pub(super) story: ProgramStory,
 }
 
 /// Who waits for an answer.
@@ -101,7 +102,7 @@ impl Drop for Waits<'_> {
 }
 
 impl SharedProcess {
-    pub(super) fn new(stdin: pipe::Sender) -> Self {
+    pub(super) fn new(stdin: pipe::Sender, story: ProgramStory) -> Self {
         Self {
             stdin: Arc::new(AsyncMutex::new(stdin)),
             waiting: Mutex::default(),
@@ -113,7 +114,7 @@ impl SharedProcess {
             slot: Mutex::default(),
             end: CancellationToken::new(),
             gone: watch::Sender::new(None),
-            why: Mutex::default(),
+            story,
         }
     }
 
@@ -163,13 +164,6 @@ impl SharedProcess {
             .lock()
             .expect("no thread panics while holding a slot")
     }
-
-    /// Why it was never started, where it was not.
-    pub(super) fn why(&self) -> MutexGuard<'_, Option<String>> {
-        self.why
-            .lock()
-            .expect("no thread panics while holding why it was not started")
-    }
 }
 
 /// Reads what a program writes, and gives it to whom it is for.
@@ -207,15 +201,18 @@ impl Serving {
                         break;
                     }
                 }
-                Served::Ended(why) => {
-                    *shared.why() = why;
+                Served::Complained => shared.story.complained(program.complaints()),
+                Served::Ended(end) => {
+                    shared.story.ended(end, program.last_words());
                     shared.has_failed.store(true, Ordering::Release);
                     break;
                 }
             }
         }
-        shared.is_closed.store(true, Ordering::Release);
-        shared.end.cancel();
+        if shared.has_failed.load(Ordering::Acquire) {
+            shared.story.log();
+        }
+        shared.close();
         let all_gone = program.end().await;
         shared.gone.send_replace(Some(all_gone));
         drop(shared.slot().take());
@@ -224,6 +221,12 @@ impl Serving {
     }
 
     fn hand_over(&self, line: LineRead) {
+        if matches!(
+            line,
+            LineRead::Message(Incoming::Answer { .. }) | LineRead::Long(_)
+        ) {
+            self.shared.story.answered();
+        }
         match line {
             LineRead::Message(Incoming::Answer { id, answer }) => {
                 let id = id.and_then(|id| id.get().trim().parse::<u64>().ok());
@@ -248,6 +251,7 @@ impl Serving {
             }
             LineRead::Long(answer) => self.long(answer),
             LineRead::Nothing => {}
+            LineRead::NoMessage(bytes) => self.shared.story.wrote_no_message(bytes),
         }
     }
 

@@ -78,7 +78,7 @@ impl SharedProgram {
         if !current.process.takes_calls() {
             // What the worker ended is no reason to rest.
             if current.process.has_failed() {
-                self.rest.ended();
+                self.rest.ended(current.process.ended());
             }
             self.retire(current);
             return self.may_start(programs);
@@ -110,6 +110,12 @@ impl SharedProgram {
         });
     }
 
+    /// What is known of the one that serves.
+    pub(super) fn story(&self) -> Option<&SharedProcess> {
+        let current = self.current.as_ref()?;
+        Some(current.process.shared())
+    }
+
     /// The secrets that an answer may have: those that its own attempt knows, and those of every program that still lives.
     pub(super) fn masks(&self, own: &[SecretString]) -> Vec<SecretString> {
         let mut all = own.to_vec();
@@ -136,7 +142,7 @@ impl SharedProgram {
         let is_current = |current: &mut CurrentProgram| Arc::ptr_eq(&current.process, process);
         if let Some(current) = self.current.take_if(is_current) {
             if current.process.has_failed() {
-                self.rest.ended();
+                self.rest.ended(current.process.ended());
             }
             self.retire(current);
         }
@@ -173,10 +179,13 @@ struct Rest {
     /// How often in a row it has ended soon.
     ends: u32,
     not_before: Option<Instant>,
+    /// The last end.
+    why: Option<ToolFailure>,
 }
 
 impl Rest {
-    fn ended(&mut self) {
+    fn ended(&mut self, why: ToolFailure) {
+        self.why = Some(why);
         let Some(started) = self.started_at.take() else {
             return;
         };
@@ -196,11 +205,17 @@ impl Rest {
         match left.filter(|left| !left.is_zero()) {
             None => Ok(()),
             Some(left) => {
-                let what = said!(
-                    "the MCP server has ended, and is started again after a pause",
-                    "MCP 服务器已经结束，稍后会重新启动"
+                let mut failure = self.why.clone().unwrap_or_else(|| {
+                    let what = Message::fixed("the MCP server has ended", "MCP 服务器已经结束");
+                    ToolFailure::new(Code::Unavailable, what)
+                });
+                let why = failure.message;
+                failure.message = said!(
+                    "{why}; it is started again after a pause",
+                    "{why}；稍后会重新启动",
+                    why
                 );
-                Err(ToolFailure::new(Code::Unavailable, what).with_retry_after(Some(left)))
+                Err(failure.with_retry_after(Some(left)))
             }
         }
     }

@@ -3,7 +3,6 @@
 //! `serving` reads what the program writes.
 
 use std::{
-    collections::BTreeMap,
     io,
     sync::{
         Arc,
@@ -12,13 +11,7 @@ use std::{
     time::Duration,
 };
 
-use fleet::{
-    outcome::ToolFailure,
-    said,
-    taken_back::TakenBack,
-    wire::{code::Code, message::Message},
-};
-use secrecy::SecretString;
+use fleet::{ids::ServerName, outcome::ToolFailure, said, taken_back::TakenBack, wire::code::Code};
 use tokio::{
     io::AsyncWriteExt,
     net::unix::pipe,
@@ -34,11 +27,10 @@ use super::{
     hear::Hear,
     message::Request,
     serving::{AwaitedAnswer, Serving, SharedProcess, Waits},
+    story::ProgramStory,
+    way::ProgramWay,
 };
-use crate::executors::{
-    process::{GuardCommand, server::ServingProgram},
-    resources::lacks_resources,
-};
+use crate::executors::{process::server::ServingProgram, resources::lacks_resources};
 
 /// How long ending one may take: what a guard may, and a little.
 pub(super) const END_MAX: Duration = Duration::from_millis(2_950);
@@ -58,18 +50,17 @@ impl ServerProcess {
     ///
     /// Nothing was started.
     pub(super) fn start(
-        guard: &GuardCommand,
-        command: &[String],
-        env: &BTreeMap<String, SecretString>,
+        server: &ServerName,
+        way: &ProgramWay,
         stale: &Arc<AtomicBool>,
         tasks: &TaskTracker,
     ) -> Result<Arc<Self>, ToolFailure> {
-        let started = ServingProgram::start(guard, command, env);
+        let started = ServingProgram::start(&way.guard, &way.command, &way.env.0);
         let (program, stdin) = started.map_err(|error| {
             let lacking = lacks_resources(&error);
             let what = said!(
-                "the guard of the MCP server could not be started: {error}",
-                "MCP 服务器的守护进程无法启动：{error}"
+                "the guard of the MCP server {server} could not be started: {error}",
+                "MCP 服务器 {server} 的守护进程无法启动：{error}"
             );
             ToolFailure::new(Code::Unavailable, what).taken_back(if lacking {
                 TakenBack::NoResources
@@ -77,7 +68,8 @@ impl ServerProcess {
                 TakenBack::GuardFailed
             })
         })?;
-        let shared = Arc::new(SharedProcess::new(stdin));
+        let story = ProgramStory::of(server, &way.command);
+        let shared = Arc::new(SharedProcess::new(stdin, story));
         let end = shared.end.clone().drop_guard();
         let serving = Serving {
             shared: Arc::clone(&shared),
@@ -214,11 +206,10 @@ impl ServerProcess {
 
     /// It ended. What was never started cannot have done anything.
     fn without_answer(&self) -> Came {
-        let was_started = self.why().is_none();
-        if was_started {
-            Came::NoAnswer(self.ended())
-        } else {
+        if self.shared.story.was_never_started() {
             Came::NotSent(self.ended())
+        } else {
+            Came::NoAnswer(self.ended())
         }
     }
 
@@ -252,18 +243,8 @@ impl ServerProcess {
         self.shared.is_gone_by(Instant::now() + END_MAX).await
     }
 
-    fn why(&self) -> Option<String> {
-        self.shared.why().clone()
-    }
-
-    fn ended(&self) -> ToolFailure {
-        let what = match self.why() {
-            Some(why) => said!(
-                "the MCP server was not started: {why}",
-                "MCP 服务器没有启动：{why}"
-            ),
-            None => Message::fixed("the MCP server has ended", "MCP 服务器已经结束"),
-        };
-        ToolFailure::new(Code::Unavailable, what)
+    /// The failure of what it had not answered when it ended.
+    pub(super) fn ended(&self) -> ToolFailure {
+        self.shared.story.failure()
     }
 }

@@ -53,7 +53,7 @@ enum Streamed {
 }
 
 /// What came of asking for the rest of a stream.
-enum AskedRest {
+enum ReadOn {
     Stream(Box<Response>),
     /// The next one may bring it.
     Failed,
@@ -100,26 +100,26 @@ impl Reading<'_> {
             *resumed += 1;
             sleep(pause).await;
             match self.ask_behind(event.clone()).await {
-                AskedRest::Stream(response) => return Some(*response),
-                AskedRest::Failed => {}
-                AskedRest::Refused => return None,
+                ReadOn::Stream(response) => return Some(*response),
+                ReadOn::Failed => {}
+                ReadOn::Refused => return None,
             }
         }
         None
     }
 
-    async fn ask_behind(&self, event: HeaderValue) -> AskedRest {
+    async fn ask_behind(&self, event: HeaderValue) -> ReadOn {
         let session = self.session.as_ref();
         let Ok(response) = self.target.behind(event, self.revision, session).await else {
-            return AskedRest::Failed;
+            return ReadOn::Failed;
         };
         let status = response.status();
         if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
-            AskedRest::Failed
+            ReadOn::Failed
         } else if status == StatusCode::OK && is_stream(&response) {
-            AskedRest::Stream(Box::new(response))
+            ReadOn::Stream(Box::new(response))
         } else {
-            AskedRest::Refused
+            ReadOn::Refused
         }
     }
 

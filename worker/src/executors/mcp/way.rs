@@ -80,11 +80,12 @@ impl ServerWay {
                         ),
                     )
                 })?;
-                let mut fields = HeaderMap::new();
+                let (mut fields, mut secret_headers) = (HeaderMap::new(), Vec::new());
                 for (name, value) in headers {
                     let secret = resolve(value)?;
                     fields.insert(header_name(name)?, header_value(name, &secret)?);
                     if is_secret(value) {
+                        secret_headers.push(name.clone());
                         masked.push(secret);
                     }
                 }
@@ -92,6 +93,8 @@ impl ServerWay {
                     clients: clients.clone(),
                     url,
                     headers: fields,
+                    secret_headers,
+                    masked: masked.clone(),
                 };
                 Ok((Self::Http(Box::new(target)), masked))
             }

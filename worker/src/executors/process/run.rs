@@ -268,13 +268,8 @@ impl RunningProgram {
     fn take_output(&mut self) -> (Vec<u8>, Vec<u8>) {
         let room = (self.output_limit + 1).saturating_sub(self.stdout.read.len());
         self.stdout.drain(room);
-        self.stderr.drain(STDERR_REST_MAX);
-        self.stderr.keep_tail(STDERR_MAX);
         self.fifo.iter_mut().for_each(EventFifo::finish);
-        (
-            mem::take(&mut self.stdout.read),
-            mem::take(&mut self.stderr.read),
-        )
+        (mem::take(&mut self.stdout.read), self.stderr.last())
     }
 
     /// Waits until the guard's exit code says that the tree is empty; otherwise chases what is left. False if a process may be
@@ -401,6 +396,13 @@ impl Pipe {
         if self.read.len() > READ_SIZE {
             self.keep_tail(STDERR_MAX);
         }
+    }
+
+    /// The last bytes of it and of what is in it now. Closes it.
+    pub(super) fn last(&mut self) -> Vec<u8> {
+        self.drain(STDERR_REST_MAX);
+        self.keep_tail(STDERR_MAX);
+        mem::take(&mut self.read)
     }
 
     fn keep_tail(&mut self, len: usize) {

@@ -28,8 +28,9 @@ use super::{
     environment,
     program::GuardCommand,
     run::{GUARD_MAX, Pipe, bury, read_report, write_some},
+    verdict::{STDERR_MAX, printable},
 };
-use crate::guard::{self, GuardReport, Registered, Start, Tmp};
+use crate::guard::{self, Ending, GuardReport, Registered, Start, Tmp};
 
 /// The most bytes of one read.
 const READ_MAX: usize = 64 * 1024;
@@ -61,9 +62,19 @@ pub(in crate::executors) struct ServingProgram {
 pub(in crate::executors) enum Served {
     /// It wrote this.
     Wrote(Vec<u8>),
-    /// It has ended, its guard has, or it can say nothing any more, for it has closed its output; why it was never started, where it
-    /// was not.
-    Ended(Option<String>),
+    /// It wrote something on its standard error.
+    Complained,
+    /// It has ended, its guard has, or it can say nothing any more, for it has closed its output.
+    Ended(ServedEnd),
+}
+
+/// How a program that serves has ended.
+#[derive(Debug, Clone, Default)]
+pub(in crate::executors) struct ServedEnd {
+    /// Why it was never started, where it was not.
+    pub(in crate::executors) why: Option<String>,
+    /// `None`: its guard did not say.
+    pub(in crate::executors) ending: Option<Ending>,
 }
 
 impl ServingProgram {
@@ -131,7 +142,7 @@ impl ServingProgram {
         Ok((started, stdin))
     }
 
-    /// What it writes or comes to next. What it writes on its standard error is read and forgotten. Cancel-safe.
+    /// What it writes or comes to next. Of what it writes on its standard error the end is kept. Cancel-safe.
     pub(in crate::executors) async fn next(&mut self) -> Served {
         loop {
             if !self.stdout.read.is_empty() {
@@ -144,9 +155,20 @@ impl ServingProgram {
                     self.unsent.drain(..sent);
                 }
                 served = served(&mut self.reports, &mut self.report, &mut self.stdout, &mut self.silent_at) => return served,
-                () = self.stderr.fill_tail() => {}
+                () = self.stderr.fill_tail() => return Served::Complained,
             }
         }
+    }
+
+    /// The end of what it has written on its standard error, without characters that harm a terminal or Postgres.
+    pub(in crate::executors) fn complaints(&self) -> String {
+        let read = &self.stderr.read;
+        printable(&read[read.len().saturating_sub(STDERR_MAX)..])
+    }
+
+    /// The same, to its last byte: nothing is read of it after this.
+    pub(in crate::executors) fn last_words(&mut self) -> String {
+        printable(&self.stderr.last())
     }
 
     /// Ends it, and waits until none of its processes is left; false if one may be.
@@ -184,8 +206,10 @@ async fn served(
 }
 
 fn ended(report: Option<GuardReport>) -> Served {
-    Served::Ended(match report {
-        Some(GuardReport::NotStarted(not_started)) => Some(not_started.why),
-        Some(GuardReport::Exited(_) | GuardReport::Exceeded(_)) | None => None,
-    })
+    let (why, ending) = match report {
+        Some(GuardReport::NotStarted(not_started)) => (Some(not_started.why), None),
+        Some(GuardReport::Exited(ending)) => (None, Some(ending)),
+        Some(GuardReport::Exceeded(_)) | None => (None, None),
+    };
+    Served::Ended(ServedEnd { why, ending })
 }

@@ -262,7 +262,7 @@ fn failure(code: Code, message: Message, facts: &[(&str, Value)], stderr: &[u8])
 }
 
 /// The end of what a program printed, without characters that harm a terminal or Postgres.
-fn printable(bytes: &[u8]) -> String {
+pub(super) fn printable(bytes: &[u8]) -> String {
     let mut text = String::new();
     for c in String::from_utf8_lossy(bytes).chars() {
         match c {

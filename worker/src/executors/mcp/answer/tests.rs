@@ -1,5 +1,8 @@
 use super::*;
-use crate::executors::{StopReason, mcp::message};
+use crate::executors::{
+    StopReason,
+    mcp::{came::StatusFacts, message},
+};
 
 fn rules(effect: Effect, errors: McpErrors) -> AnswerRules {
     AnswerRules {
@@ -33,6 +36,7 @@ fn error(code: i64) -> Came {
 
 fn status(status: u16, code: Option<i64>, of_session: bool) -> Came {
     Came::Status(HttpStatus {
+        facts: StatusFacts::default(),
         status,
         error: code.map(|code| RpcError {
             code,
