@@ -63,8 +63,9 @@ pub enum Standing {
     },
 }
 
-/// Every tool of a server, by the server's names: what it says of them in `definitions`, and those of its tools that are applied. One that is
-/// applied under several names is there once for each. `retired` are the newest manifests of those that are retired.
+/// Every tool of a server, by the server's names: what it says of them in `definitions`, and those of its tools that are applied.
+///
+/// One that is applied under several names is there once for each. `retired` are the newest manifests of those that are retired.
 pub fn compare(
     server: &McpServer,
     definitions: &[Value],

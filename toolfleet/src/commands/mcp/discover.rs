@@ -168,7 +168,7 @@ mod tests {
         let text = fs::read_to_string(path).expect("a manifest");
         assert_eq!(first_invisible(&text), None, "{text}");
         assert!(text.len() < 100_000 && !text.chars().any(|one| one.is_control() && one != '\n'));
-        let read = fleet::manifest::parse(&text).expect("a manifest");
+        let read = parse(&text).expect("a manifest");
         let property = &read.input_schema["properties"]["p"];
         assert_eq!(property["description"], "abc");
     }
