@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use fleet::{
     ids::{IdempotencyKey, ToolName},
-    wire::{code::Code, message::Message},
+    wire::{
+        code::Code,
+        headers::{QUESTION, WAIT_FOR},
+        message::Message,
+    },
 };
 use serde::Deserialize;
 
@@ -15,7 +19,7 @@ use crate::{
     door::Door,
     form, key,
     refusal::Refusal,
-    replay::{as_it_stands, find_key, wait_for},
+    replay::{Asker, as_it_stands, find_key, wait_for},
     request::Request,
 };
 
@@ -74,6 +78,18 @@ pub(crate) async fn get(door: &Door, request: &Request<'_>) -> Result<Answer, Re
     if wait.is_zero() {
         as_it_stands(door, call, &tenant, false).await
     } else {
-        wait_for(door, call, &tenant, wait, false).await
+        wait_for(door, call, &tenant, wait, asker(request)).await
+    }
+}
+
+/// As whom a request waits. A header says it, and no field: dispatchers of the release before pass over headers that they do not know.
+fn asker(request: &Request<'_>) -> Asker {
+    let mut lines = request.headers.iter();
+    let waits = |(name, value): &(&str, &str)| {
+        name.eq_ignore_ascii_case(WAIT_FOR) && value.eq_ignore_ascii_case(QUESTION)
+    };
+    match lines.any(waits) {
+        true => Asker::Asked,
+        false => Asker::Other,
     }
 }

@@ -15,6 +15,7 @@ use fleet::{
         token::{Handed, HandedAs},
     },
 };
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use time::{Duration, OffsetDateTime};
 
@@ -91,7 +92,21 @@ pub(crate) fn awaited(door: &Door, call: &NewCall, at: AcceptedAt) -> Option<Awa
     let is_shown = !call.coercions.is_empty() || is_decided_by_caller;
     let args = is_shown.then(|| changed(&call.args)).flatten();
     let until = until(call, wait, at);
-    Some(awaits(door, &handed, until, args, approval, None))
+    Some(Awaits {
+        principal: principal(call.meta.as_deref()),
+        ..awaits(door, &handed, until, args, approval, None)
+    })
+}
+
+/// Who makes a call, by its meta.
+fn principal(meta: Option<&str>) -> Option<String> {
+    #[derive(Deserialize)]
+    struct MetaOfCall {
+        principal: Option<String>,
+    }
+
+    let read: MetaOfCall = serde_json::from_str(meta?).ok()?;
+    read.principal
 }
 
 /// As the statement has it: the end of its time, but not behind its deadline, which is not counted before a yes.
@@ -130,6 +145,7 @@ fn awaits(
         args_hash,
         reason: wanted.and_then(|wanted| wanted.reason),
         requests,
+        principal: None,
     }
 }
 
@@ -156,7 +172,10 @@ pub(crate) fn standing(door: &Door, row: &CallRow, replayed: bool) -> Answer {
             let requests = awaiting.requests.as_deref().and_then(changed);
             let (handed, until) = (&awaiting.handed, awaiting.until);
             let approval = awaiting.approval.clone();
-            Some(awaits(door, handed, until, args, approval, requests))
+            Some(Awaits {
+                principal: awaiting.principal.clone(),
+                ..awaits(door, handed, until, args, approval, requests)
+            })
         }
         CallState::Queued { .. }
         | CallState::Running { .. }

@@ -102,7 +102,7 @@ pub(crate) async fn replay(
     let (call, tenant) = (found.call_id, &submission.tenant);
     match submission.headers.prefer {
         Prefer::RespondAsync => as_it_stands(door, call, tenant, true).await,
-        Prefer::Wait(wait) => wait_for(door, call, tenant, wait, true).await,
+        Prefer::Wait(wait) => wait_for(door, call, tenant, wait, Asker::Caller).await,
     }
 }
 
@@ -137,14 +137,26 @@ pub(crate) fn count(submission: &Submission) {
     metrics().replayed(&submission.tool, submission.headers.key.is_some());
 }
 
+/// Who waits for a call that was made before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asker {
+    /// Who submits it once more.
+    Caller,
+    /// Who only looks, and tells its caller what it is asked.
+    Asked,
+    /// Who only looks.
+    Other,
+}
+
 /// Waits for a call that another submission made, perhaps at another dispatcher: subscribe, flush, read, then wait.
 pub(crate) async fn wait_for(
     door: &Door,
     call: CallId,
     tenant: &Label,
     wait: Duration,
-    replayed: bool,
+    asker: Asker,
 ) -> Result<Answer, Refusal> {
+    let replayed = asker == Asker::Caller;
     let until = Instant::now() + wait;
     let mut waiting = door.waiters.register(call, None);
     // Before the row is read. Without the subscription the poll finds the end within a second.
@@ -152,13 +164,12 @@ pub(crate) async fn wait_for(
     let row = find(door, call, tenant).await?;
     waiting.may_be_told_with(row.done_secret);
     // Who submits it is the one who has to do it.
-    if replayed && hand_over::is_for_caller(&row) {
+    if asker != Asker::Other && hand_over::is_for_caller(&row) {
         return Ok(hand_over::standing(door, &row, replayed));
     }
-    let wait_for = if replayed {
-        WaitFor::QuestionAfter(row.rev)
-    } else {
-        WaitFor::Decision
+    let wait_for = match asker {
+        Asker::Caller | Asker::Asked => WaitFor::QuestionAfter(row.rev),
+        Asker::Other => WaitFor::Decision,
     };
     let wait = until.saturating_duration_since(Instant::now());
     if !row.state().answers_waiters()

@@ -20,6 +20,12 @@ impl Answer {
         &self.bytes
     }
 
+    /// The same answer with other bytes, as where a part of it is withheld.
+    #[must_use]
+    pub fn with_bytes(self, bytes: Bytes) -> Self {
+        Self { bytes, ..self }
+    }
+
     /// Its headers: a refusal has the code in `Nats-Service-Error-Code`.
     pub const fn headers(&self) -> Option<&HeaderMap> {
         self.headers.as_ref()

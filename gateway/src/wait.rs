@@ -6,6 +6,7 @@ use std::time::Duration;
 use fleet::{
     delay::Reconnect,
     ids::{CallId, Label},
+    wire::headers::{QUESTION, WAIT_FOR},
 };
 use fleet_client::{Answer, Question, question::DECISION_MAX};
 use tokio::time::{Instant, timeout};
@@ -48,8 +49,8 @@ pub(crate) async fn wait(
         let left = until.saturating_duration_since(Instant::now());
         let looked = tokio::select! {
             biased;
-            () = desk.stopping.cancelled() => return last_look(desk, tenant, call).await,
-            looked = look(desk, tenant, call, left.min(GLANCE)) => looked,
+            () = desk.stopping.cancelled() => return last_look(desk, tenant, call, what).await,
+            looked = look(desk, tenant, call, left.min(GLANCE), what) => looked,
         };
         if left.is_zero() {
             return looked;
@@ -86,19 +87,29 @@ async fn look(
     tenant: &Label,
     call: CallId,
     wait: Duration,
+    what: WaitUntil,
 ) -> Result<Answer, Refused> {
     let wait_ms = wait.as_millis();
     let body = format!("{{\"call_id\":\"{call}\",\"wait_ms\":{wait_ms}}}");
     let question = Question::new(desk.dispatchers.subjects().get(tenant), body);
-    let question = Question {
+    let mut question = Question {
         patience: wait + DECISION_MAX,
         ..question
     };
+    // Else it would say so only when this glance is over.
+    if what == WaitUntil::DecidedOrAwaiting && !wait.is_zero() {
+        question.headers.insert(WAIT_FOR, QUESTION);
+    }
     desk.dispatchers.ask(question, Repeatable::Always).await
 }
 
-async fn last_look(desk: &CallDesk, tenant: &Label, call: CallId) -> Result<Answer, Refused> {
-    let looking = look(desk, tenant, call, Duration::ZERO);
+async fn last_look(
+    desk: &CallDesk,
+    tenant: &Label,
+    call: CallId,
+    what: WaitUntil,
+) -> Result<Answer, Refused> {
+    let looking = look(desk, tenant, call, Duration::ZERO, what);
     let looked = timeout(LAST_LOOK, looking).await;
     looked.unwrap_or_else(|_elapsed| Err(Refused::no_answer(Repeatable::Always)))
 }

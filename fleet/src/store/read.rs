@@ -107,6 +107,8 @@ pub struct AwaitingCall {
     pub approval: Option<ToApprove>,
     /// What its tool wants to know, JSON text.
     pub requests: Option<String>,
+    /// Who made it, by the `principal` of its meta.
+    pub principal: Option<String>,
 }
 
 /// What is to be decided about a call.
@@ -315,6 +317,7 @@ fn read_state(row: &PgRow) -> Result<CallState, sqlx::Error> {
             shown_args: row.try_get("shown_args")?,
             approval: to_approve(row)?,
             requests: row.try_get("requests")?,
+            principal: row.try_get("principal")?,
         }),
         State::Succeeded | State::Failed | State::Cancelled | State::Expired => {
             CallState::Ended(EndedCall {

@@ -61,6 +61,9 @@ pub struct Awaits {
     /// What the tool wants to know, a JSON object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<Box<RawValue>>,
+    /// Who made the call, where its meta says so: a gateway asks nobody else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
 }
 
 /// The answer when a call is decided, or was refused.

@@ -15,6 +15,11 @@ use crate::{
     wire::{code::Code, message::Message, trace::TraceContext},
 };
 
+/// With [`QUESTION`], a `get` that waits is answered too when its call waits for its caller.
+pub const WAIT_FOR: &str = "Toolfleet-Wait-For";
+/// A value of [`WAIT_FOR`].
+pub const QUESTION: &str = "question";
+
 /// How the caller wants to be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prefer {

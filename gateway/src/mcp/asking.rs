@@ -16,14 +16,13 @@ use sha2::{Digest, Sha256};
 
 use super::{
     askable::Askable,
-    elicitation::{FormAnswer, NO_NOTE, approval, decided, elicitation, elicited, form},
+    elicitation::{APPROVAL, FormAnswer, NO_NOTE, approval, decided, elicitation, elicited, form},
     exact::exact,
     input_requests::{InputRequest, input, lacked, of_protocol},
     members::RawMembers,
 };
 
-/// The name of the request for a yes, and of a form that is made here.
-const APPROVAL: &str = "approval";
+/// The name of a form that is made here.
 const FORM: &str = "answer";
 
 /// What a call waits for, where its caller can be asked.
@@ -33,6 +32,8 @@ pub(super) struct CallQuestion {
     tool: String,
     /// With what it is answered. A secret of the gateway's.
     pub(super) token: String,
+    /// Who made the call, by name.
+    principal: Option<String>,
     what: QuestionKind,
 }
 
@@ -102,6 +103,8 @@ impl CallQuestion {
             whom: String,
             token: String,
             #[serde(default)]
+            principal: Option<String>,
+            #[serde(default)]
             args_hash: Option<String>,
             #[serde(default, borrow)]
             args: Option<&'a RawValue>,
@@ -132,7 +135,7 @@ impl CallQuestion {
             }
             "input" => {
                 let requests = awaiting.requests?;
-                match of_protocol(requests) {
+                match of_protocol(requests, &tool, language) {
                     Some(requests) => QuestionKind::Requests(requests),
                     None => {
                         let (message, schema) = form(requests, &tool, language)?;
@@ -146,8 +149,14 @@ impl CallQuestion {
             call: call_id,
             tool,
             token: awaiting.token,
+            principal: awaiting.principal,
             what,
         })
+    }
+
+    /// Whether it is asked of this principal: of who made the call, and where nobody is asked for a name, of everybody.
+    pub(super) fn is_asked_of(&self, principal: Option<&str>) -> bool {
+        principal.is_none_or(|name| self.principal.as_deref() == Some(name))
     }
 
     /// Whether its tool has written it as the protocol does.

@@ -3,7 +3,11 @@
 //! It is as the dispatchers said within the last second, and decides nothing that the door does not decide again: who has it from before a
 //! change gets the door's refusal.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 use fleet::{
     definitions::Format,
@@ -22,12 +26,18 @@ use crate::{
     refusal::Refused,
 };
 
-/// How old it may be. A tool that it does not have is asked for anew.
+/// How old it may be.
 const AGE_MAX: Duration = Duration::from_secs(1);
+/// The same for a tool that it does not have: one that was just applied is found soon, and made-up names cost few questions.
+const ABSENT_AGE_MAX: Duration = Duration::from_millis(200);
 
 /// Of all tools, listed for models or not. It has an entry for each tool of the fleet and for no other.
 #[derive(Debug, Default)]
-pub(crate) struct Catalogue(Mutex<LastLook>);
+pub(crate) struct Catalogue {
+    last: std::sync::Mutex<LastLook>,
+    /// Held while somebody asks: one question serves all who wait for one, and who needs none does not wait.
+    asking: Mutex<()>,
+}
 
 /// What came of the last questions.
 #[derive(Debug, Default)]
@@ -36,6 +46,29 @@ struct LastLook {
     /// When the last one failed, and why.
     failed: Option<(Instant, Refused)>,
 }
+
+impl LastLook {
+    /// What it says of a tool to who asks since then; `None`: it has to be asked for.
+    fn says(&self, tool: &ToolName, asked: Instant) -> Option<KnownFacts> {
+        if let Some(seen) = &self.seen {
+            let found = seen.tools.get(tool.as_str());
+            let age_max = match found {
+                Some(_) => AGE_MAX,
+                None => ABSENT_AGE_MAX,
+            };
+            // Who asked while somebody else was asking has the answer, however long that took.
+            if seen.at >= asked || asked.duration_since(seen.at) < age_max {
+                return Some(Ok(found.cloned()));
+            }
+        }
+        // Else each would wait for a failure of its own, one after the other.
+        let failed = self.failed.as_ref().filter(|(at, _)| *at >= asked);
+        failed.map(|(_, refused)| Err(refused.clone()))
+    }
+}
+
+/// Of one tool, where there is one.
+type KnownFacts = Result<Option<Arc<ToolFacts>>, Refused>;
 
 #[derive(Debug)]
 struct AsSeen {
@@ -96,25 +129,16 @@ impl Catalogue {
         tool: &ToolName,
     ) -> Result<Option<Arc<ToolFacts>>, Refused> {
         let asked = Instant::now();
-        let mut last = self.0.lock().await;
-        if let Some(seen) = &last.seen {
-            let found = seen.tools.get(tool.as_str());
-            let is_fresh = match found {
-                Some(_) => asked.duration_since(seen.at) < AGE_MAX,
-                // Who asked while somebody else was asking has the answer.
-                None => seen.at >= asked,
-            };
-            if is_fresh {
-                return Ok(found.cloned());
-            }
+        if let Some(known) = self.last().says(tool, asked) {
+            return known;
         }
-        // Else each would wait for a failure of its own, one after the other.
-        if let Some((at, refused)) = &last.failed
-            && *at >= asked
-        {
-            return Err(refused.clone());
+        let _asking = self.asking.lock().await;
+        if let Some(known) = self.last().says(tool, asked) {
+            return known;
         }
-        match look(dispatchers, tenant).await {
+        let looked = look(dispatchers, tenant).await;
+        let mut last = self.last();
+        match looked {
             Ok(seen) => {
                 let found = seen.tools.get(tool.as_str()).cloned();
                 last.seen = Some(seen);
@@ -125,6 +149,10 @@ impl Catalogue {
                 Err(refused)
             }
         }
+    }
+
+    fn last(&self) -> std::sync::MutexGuard<'_, LastLook> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -191,6 +219,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_that_is_not_there_is_believed_for_a_moment_and_a_tool_for_a_second() {
+        let tools = [("look".to_owned(), Arc::new(ToolFacts::default()))];
+        let last = LastLook {
+            seen: Some(AsSeen {
+                at: Instant::now(),
+                tools: tools.into(),
+            }),
+            failed: None,
+        };
+        let says = |tool: &str| last.says(&tool.parse().unwrap(), Instant::now());
+        for (after_ms, tool, nothing) in [(199, true, true), (1, true, false), (799, true, false)] {
+            tokio::time::advance(Duration::from_millis(after_ms)).await;
+            assert_eq!(says("look").is_some(), tool, "{after_ms}");
+            assert_eq!(says("nothing").is_some(), nothing, "{after_ms}");
+        }
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(says("look").is_none());
+    }
 
     #[test]
     fn what_is_known_of_a_tool_is_what_its_definition_says() {

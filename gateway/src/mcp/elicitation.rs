@@ -27,6 +27,8 @@ const OF_FIELDS: [&str; 10] = [
 ];
 /// Why somebody has decided who does not say it.
 pub(super) const NO_NOTE: &str = "decided in a form of the client";
+/// The name of the request for a yes: no tool's request has it.
+pub(super) const APPROVAL: &str = "approval";
 /// The most characters of a note.
 const NOTE_MAX: usize = 500;
 
@@ -98,12 +100,17 @@ pub(super) fn form(requests: &RawValue, tool: &str, language: Language) -> Optio
         Some(required) => required_of(required, &fields)?,
         None => fields.keys().cloned().collect(),
     };
+    let schema = json!({ "type": "object", "properties": fields, "required": required });
+    Some((asks(tool, &question, language), schema))
+}
+
+/// The words of a tool, as they are shown: nobody takes them for those of the fleet.
+pub(super) fn asks(tool: &str, question: &str, language: Language) -> String {
     let message = said!(
         "The tool {tool} asks: {question}",
         "工具 {tool} 询问：{question}"
     );
-    let schema = json!({ "type": "object", "properties": fields, "required": required });
-    Some((message.told(language).to_owned(), schema))
+    message.told(language).to_owned()
 }
 
 /// A field that a form can have: a kind by its word, or a schema of one.

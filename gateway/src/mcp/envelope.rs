@@ -20,6 +20,8 @@ pub(super) struct McpEnvelope<'a> {
     #[serde(default)]
     pub(super) is_error: bool,
     #[serde(default)]
+    source: Option<String>,
+    #[serde(default)]
     pub(super) effect: Option<String>,
     #[serde(default, borrow)]
     pub(super) result: Option<&'a RawValue>,
@@ -146,6 +148,16 @@ impl<'a> McpEnvelope<'a> {
     pub(super) fn awaited(&self) -> (&str, Option<&str>) {
         let awaited = self.awaiting.as_ref();
         awaited.map_or(("", None), |awaited| (&awaited.whom, awaited.by.as_deref()))
+    }
+
+    /// Whether somebody found out that it was carried out, and not what came of it.
+    pub(super) fn is_settled_without_answer(&self) -> bool {
+        self.source.as_deref() == Some("settled") && self.result.is_none()
+    }
+
+    /// Whether nobody knows whether it was carried out, also where it is not in doubt any more: it is not to be repeated.
+    pub(super) fn may_have_happened(&self) -> bool {
+        self.effect.as_deref() == Some("unknown") || self.failure().code == "in_doubt"
     }
 
     /// Whether it is a refusal because there is no such tool.

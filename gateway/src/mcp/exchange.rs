@@ -295,7 +295,9 @@ impl CallExchange {
             .filter(|answer| Glimpse::of(answer.bytes()).awaits())
             // A task is asked as one.
             .filter(|_| !self.task.as_ref().is_some_and(|task| task.is_at_once))
-            .and_then(|answer| CallQuestion::of(answer.bytes(), Some(&self.arguments), language));
+            .and_then(|answer| CallQuestion::of(answer.bytes(), Some(&self.arguments), language))
+            // With a key that another principal has given, too.
+            .filter(|question| question.is_asked_of(self.principal.as_deref()));
         let Some(question) = asking else {
             return CallStanding::Told(self.told(&answered));
         };

@@ -1,17 +1,20 @@
 //! What a tool asks in the protocol's own form: `{"inputRequests": {name: {"method", "params"}}}`. Pure.
 
 use bytes::Bytes;
+use fleet::call::Language;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
     askable::Askable,
-    elicitation::{QUESTION_MAX, elicited},
+    elicitation::{APPROVAL, QUESTION_MAX, asks, elicited},
     form_schema::{form_schema, is_seen, shown},
     members::RawMembers,
 };
 
 /// The most characters of the address of a page.
 const URL_MAX: usize = 2_048;
+/// The most tokens that a tool may ask a client's model for.
+const TOKENS_MAX: u64 = 8_192;
 
 /// A request of a tool in the protocol's own form.
 #[derive(Debug)]
@@ -115,18 +118,28 @@ pub(super) fn input(given: &[(&str, &Bytes)]) -> String {
 }
 
 /// A form of a tool, or a page that it names, as its client is asked for it; `None`: no client shows it like that.
-fn elicits(request: Value, kind: InputKind) -> Option<Box<RawValue>> {
+fn elicits(
+    request: Value,
+    kind: InputKind,
+    tool: &str,
+    language: Language,
+) -> Option<Box<RawValue>> {
     let given = &request["params"];
-    let message = shown(given["message"].as_str()?, QUESTION_MAX)?;
+    let message = asks(
+        tool,
+        &shown(given["message"].as_str()?, QUESTION_MAX)?,
+        language,
+    );
     let mut params = json!({ "message": message });
     if let Some(mode) = given.get("mode") {
         params["mode"] = mode.clone();
     }
     if kind == InputKind::Url {
         let url = given["url"].as_str()?;
-        let is_web = url.starts_with("https://") || url.starts_with("http://");
-        let is_plain = url.bytes().all(|byte| byte.is_ascii_graphic());
-        if !is_web || !is_plain || url.len() > URL_MAX {
+        let is_plain = url
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+        if !is_plain || url.len() > URL_MAX || !is_page(url) {
             return None;
         }
         params["url"] = url.into();
@@ -138,6 +151,45 @@ fn elicits(request: Value, kind: InputKind) -> Option<Box<RawValue>> {
     }
     let request = json!({ "method": "elicitation/create", "params": params });
     serde_json::value::to_raw_value(&request).ok()
+}
+
+/// Whether a person may be sent to this address: over TLS, or to a program of their own machine.
+fn is_page(url: &str) -> bool {
+    if let Some(rest) = url.strip_prefix("https://") {
+        return !rest.is_empty() && !host_and_more(rest).0.is_empty();
+    }
+    let Some(rest) = url.strip_prefix("http://") else {
+        return false;
+    };
+    let (host, port) = host_and_more(rest);
+    let is_own = ["localhost", "127.0.0.1", "[::1]"].contains(&host);
+    is_own && port.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The host of what stands behind a scheme, and its port. Names before an `@` are part of the host, which then is none.
+fn host_and_more(rest: &str) -> (&str, &str) {
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let authority = &rest[..end];
+    if authority.contains('@') {
+        return ("", "");
+    }
+    match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port),
+        Some(_) | None => (authority, ""),
+    }
+}
+
+/// A request to a model as its client is asked: nothing of what its client has talked about goes into it, and it is bounded.
+fn samples(request: &RawMembers) -> Option<Box<RawValue>> {
+    let params = RawMembers::of(request.get("params")?).ok()?;
+    let mut params = RawMembers::of(&params.without("includeContext")).ok()?;
+    let wanted = params.get("maxTokens");
+    let wanted = wanted.and_then(|wanted| serde_json::from_slice::<u64>(wanted).ok());
+    if params.get("maxTokens").is_some() && wanted.is_none_or(|wanted| wanted > TOKENS_MAX) {
+        params = params.with("maxTokens", Bytes::from(TOKENS_MAX.to_string()));
+    }
+    let request = request.clone().with("params", params.to_object());
+    serde_json::from_slice(&request.to_object()).ok()
 }
 
 /// What a client lacks that declares none of what these requests need: capabilities.
@@ -155,22 +207,95 @@ pub(super) fn lacked(requests: &[InputRequest]) -> Value {
 }
 
 /// The requests of a tool that asks in the protocol's own form.
-pub(super) fn of_protocol(requests: &RawValue) -> Option<Vec<InputRequest>> {
+pub(super) fn of_protocol(
+    requests: &RawValue,
+    tool: &str,
+    language: Language,
+) -> Option<Vec<InputRequest>> {
     let members = |text: &Bytes| RawMembers::of(text).ok();
     let outer = members(&Bytes::copy_from_slice(requests.get().as_bytes()))?;
     let inner = members(outer.get("inputRequests")?)?;
     let read = inner.iter().map(|(name, request)| {
-        let kind = InputKind::of(&members(request)?)?;
-        let is_form = matches!(kind, InputKind::Form | InputKind::Url);
+        // A person would take it for a question of the fleet's own.
+        if name == APPROVAL {
+            return None;
+        }
+        let read = members(request)?;
+        let kind = InputKind::of(&read)?;
         Some(InputRequest {
             name: name.to_owned(),
             kind,
-            request: match is_form {
-                true => elicits(serde_json::from_slice(request).ok()?, kind)?,
-                false => serde_json::from_slice(request).ok()?,
+            request: match kind {
+                InputKind::Form | InputKind::Url => {
+                    elicits(serde_json::from_slice(request).ok()?, kind, tool, language)?
+                }
+                InputKind::Sampling | InputKind::SamplingWithTools => samples(&read)?,
+                InputKind::Roots => serde_json::from_slice(request).ok()?,
             },
         })
     });
     let requests: Vec<InputRequest> = read.collect::<Option<_>>()?;
     (!requests.is_empty()).then_some(requests)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(requests: &Value) -> Option<Value> {
+        let requests = json!({ "inputRequests": requests }).to_string();
+        let raw = RawValue::from_string(requests).unwrap();
+        let read = of_protocol(&raw, "pay", Language::En)?;
+        Some(serde_json::to_value(&read[0].request).unwrap())
+    }
+
+    #[test]
+    fn a_page_is_one_over_tls_or_of_the_own_machine() {
+        let of = |url: &str| {
+            let params = json!({"mode": "url", "message": "Sign in.", "url": url});
+            read(&json!({"a": {"method": "elicitation/create", "params": params}}))
+        };
+        for url in [
+            "https://pay.example/a?b=c",
+            "http://localhost:8080/",
+            "http://127.0.0.1/x",
+            "http://[::1]:80",
+        ] {
+            assert_eq!(of(url).unwrap()["params"]["url"], url);
+        }
+        for url in [
+            "javascript:alert(1)",
+            "file:///etc/passwd",
+            "http://169.254.169.254/latest",
+            "http://pay.example/",
+            "http://localhost@evil.example/",
+            "http://localhost.evil.example/",
+            "https://bank.example@evil.example/",
+            "https://",
+            "https://p\u{430}y.example/",
+            "http://localhost\\@evil.example/",
+        ] {
+            assert!(of(url).is_none(), "{url}");
+        }
+    }
+
+    #[test]
+    fn what_a_tool_asks_says_that_it_does_and_is_bounded() {
+        let params = json!({"message": "Your password?", "requestedSchema": {"type": "object", "properties": {}}});
+        let form = json!({"method": "elicitation/create", "params": params});
+        let asked = read(&json!({ "a": form })).unwrap();
+        assert_eq!(
+            asked["params"]["message"],
+            "The tool pay asks: Your password?"
+        );
+        assert!(read(&json!({ "approval": form })).is_none());
+        let params =
+            json!({"messages": [], "maxTokens": 1_000_000, "includeContext": "allServers"});
+        let model = json!({"method": "sampling/createMessage", "params": params});
+        let asked = read(&json!({ "m": model })).unwrap();
+        assert_eq!(
+            asked["params"],
+            json!({"messages": [], "maxTokens": TOKENS_MAX})
+        );
+    }
 }

@@ -54,6 +54,11 @@ impl LookedCall {
         Ok(Self { answer, facts })
     }
 
+    /// Whether a probe looks into its doubt.
+    pub(super) fn has_probe(&self) -> bool {
+        self.facts.as_ref().is_some_and(|facts| facts.has_probe)
+    }
+
     /// Whether its tool answers with blocks.
     pub(super) fn is_content(&self) -> bool {
         self.facts.as_ref().is_some_and(|facts| facts.is_content)

@@ -67,6 +67,7 @@ mod task;
 mod tasks;
 pub(crate) mod tool_bell;
 mod wishes;
+pub(crate) mod withheld;
 mod words;
 
 pub(crate) use client::McpClient;

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use bytes::Bytes;
 use fleet::{
     ids::{CallId, FileId},
     said,
@@ -22,6 +21,7 @@ use super::{
     revision::Revision,
     rpc::{RpcError, RpcReply, SERVER_INFO, completed, result_type, server_info},
     serve::{LOOKERS_AT_CALLS, NoResult, ServedRequest},
+    withheld::without_token,
 };
 use crate::{
     answer::Glimpse,
@@ -338,37 +338,4 @@ fn members(request: &RpcRequest, name: &str) -> Result<RawMembers, RpcError> {
         );
         RpcError::invalid_params(what)
     })
-}
-
-/// An answer about a call without the token with which its caller answers.
-fn without_token(answer: &Bytes) -> Bytes {
-    let members = RawMembers::of(answer).unwrap_or_default();
-    let awaiting = members
-        .get("awaiting")
-        .and_then(|one| RawMembers::of(one).ok());
-    match awaiting {
-        None => answer.clone(),
-        Some(awaiting) => {
-            let awaiting = awaiting.without("token");
-            members.with("awaiting", awaiting).to_object()
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_token_of_a_call_is_shown_to_no_model_and_the_rest_stays_as_it_is() {
-        let awaiting = Bytes::from_static(
-            br#"{"call_id":"x","n":1.10,"awaiting":{"for":"input","token":"secret","until":"t"}}"#,
-        );
-        assert_eq!(
-            &without_token(&awaiting)[..],
-            br#"{"call_id":"x","n":1.10,"awaiting":{"for":"input","until":"t"}}"#
-        );
-        let other = Bytes::from_static(br#"{"call_id" : "x"}"#);
-        assert_eq!(without_token(&other), other);
-    }
 }

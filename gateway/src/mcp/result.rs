@@ -5,6 +5,7 @@
 //! | succeeded | no | the result as JSON; blocks as they are | the result; of blocks their `structured` |
 //! | another answer stands in | no | that it does, and then that answer | that answer |
 //! | failed, was cancelled, expired, or was refused | yes | what happened and what to do now | – |
+//! | was settled as done, without an answer | no | that it was carried out, and that its answer is not known | – |
 //! | in doubt | yes | that it may have happened and is not to be repeated | – |
 //! | goes on, or waits for somebody | yes | that it does, and how to ask for it | – |
 //!
@@ -28,6 +29,8 @@ pub(super) struct Telling {
     pub(super) language: Language,
     /// Whether the tool's results are made of blocks.
     pub(super) is_content: bool,
+    /// Whether a probe looks into a doubt about its calls.
+    pub(super) has_probe: bool,
     /// By what an earlier call is found; `None`: a request that is none is said nothing of.
     pub(super) found_by: Option<FoundBy>,
     /// Whether the call is known to be an earlier one: an envelope says so only to who submits it.
@@ -97,13 +100,21 @@ impl Telling {
         let mut content = Vec::new();
         let mut structured = None;
         match became {
+            Became::Result if envelope.is_settled_without_answer() => {
+                content.push(self.text(&words::settled(envelope.call_id)));
+            }
             Became::Result => structured = self.answer(envelope.result, &mut content),
             Became::StandIn => {
                 content.push(self.text(&words::stood_in(&envelope.stood_in())));
                 structured = self.answer(envelope.result, &mut content);
             }
             Became::InDoubt => {
-                content.push(self.text(&words::in_doubt(envelope.call_id, &envelope.failure())));
+                let failure = envelope.failure();
+                content.push(self.text(&words::in_doubt(
+                    envelope.call_id,
+                    &failure,
+                    self.has_probe,
+                )));
             }
             Became::Awaiting => {
                 let (whom, by) = envelope.awaited();
@@ -113,7 +124,8 @@ impl Telling {
             Became::Error => content.push(self.text(&words::failed(&envelope.failure()))),
         }
         // How to do it again is not for what must not be repeated, and what goes on has said what to do.
-        let says_how = matches!(became, Became::Result | Became::StandIn | Became::Error);
+        let says_how = matches!(became, Became::Result | Became::StandIn | Became::Error)
+            && !envelope.may_have_happened();
         if let Some(by) = self
             .found_by
             .filter(|_| self.is_of_earlier(envelope) && says_how)
@@ -202,6 +214,7 @@ mod tests {
             revision,
             language: Language::En,
             is_content,
+            has_probe: false,
             found_by: Some(FoundBy::ItsArguments),
             is_earlier: false,
         };
@@ -381,6 +394,7 @@ mod tests {
             revision: Revision::Modern,
             language: Language::En,
             is_content: false,
+            has_probe: false,
             found_by: Some(FoundBy::ItsKey),
             is_earlier: true,
         };
@@ -397,5 +411,49 @@ mod tests {
         let shown = told(&envelope("refused", "system_error", &more));
         assert_eq!(shown["_meta"]["io.toolfleet/call"]["replayed"], false);
         assert_eq!(texts(&shown).len(), 1, "{shown}");
+    }
+
+    #[test]
+    fn what_may_have_happened_is_never_told_how_to_do_it_again() {
+        let error =
+            json!({"code": "in_doubt", "message": "Do not repeat the call.", "suggestion": "x"});
+        for (state, more) in [
+            (
+                "failed",
+                json!({"effect": "unknown", "error": error, "replayed": true}),
+            ),
+            ("failed", json!({"error": error, "replayed": true})),
+        ] {
+            let shown = told(
+                &envelope(state, "system_error", &more),
+                false,
+                Revision::Modern,
+            );
+            assert_eq!(texts(&shown).len(), 1, "{shown}");
+            assert!(!shown.to_string().contains("new value"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_was_settled_without_an_answer_says_so() {
+        let more = json!({"source": "settled", "effect": "applied"});
+        let shown = told(
+            &envelope("succeeded", "success", &more),
+            false,
+            Revision::Modern,
+        );
+        assert_eq!(shown["isError"], false);
+        assert!(texts(&shown)[0].contains("its answer is not known"));
+        assert!(shown.get("structuredContent").is_none(), "{shown}");
+    }
+
+    #[test]
+    fn a_doubt_is_being_checked_only_where_a_probe_does_that() {
+        let failure = McpEnvelope::default().failure();
+        let says = |has_probe| words::in_doubt(None, &failure, has_probe);
+        let probed = says(true).told(Language::En).to_owned();
+        let other = says(false).told(Language::En).to_owned();
+        assert!(probed.contains("being checked") && !other.contains("being checked"));
+        assert!(other.contains("calls settle"), "{other}");
     }
 }

@@ -286,6 +286,7 @@ impl ServedRequest<'_> {
         let is_keyed = called.key.or(argument).is_some();
         let telling = Telling {
             is_content: facts.as_ref().is_some_and(|facts| facts.is_content),
+            has_probe: facts.as_ref().is_some_and(|facts| facts.has_probe),
             found_by: Some(match is_keyed {
                 true => FoundBy::ItsKey,
                 false => FoundBy::ItsArguments,
@@ -304,6 +305,7 @@ impl ServedRequest<'_> {
     fn as_task(&self, request: &RpcRequest, facts: Option<Arc<ToolFacts>>) -> Option<CallAsTask> {
         self.takes_tasks(request).then(|| CallAsTask {
             askable: Askable::of_request(request),
+            principal: self.client.principal.name().map(ToOwned::to_owned),
             is_at_once: facts
                 .as_ref()
                 .is_some_and(|facts| facts.task != TaskUse::Optional),
@@ -375,6 +377,7 @@ impl ServedRequest<'_> {
         };
         let telling = Telling {
             is_content: facts.as_ref().is_some_and(|facts| facts.is_content),
+            has_probe: facts.as_ref().is_some_and(|facts| facts.has_probe),
             found_by: Some(key.found_by()),
             ..self.telling()
         };
@@ -395,6 +398,7 @@ impl ServedRequest<'_> {
         };
         let telling = Telling {
             is_content: looked.as_ref().is_ok_and(LookedCall::is_content),
+            has_probe: looked.as_ref().is_ok_and(LookedCall::has_probe),
             ..self.telling()
         };
         let answered = looked.map(|looked| looked.answer);
@@ -412,6 +416,7 @@ impl ServedRequest<'_> {
             revision: self.revision,
             language: self.client.language,
             is_content: false,
+            has_probe: false,
             found_by: None,
             is_earlier: false,
         }

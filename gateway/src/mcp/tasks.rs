@@ -108,6 +108,7 @@ impl ServedRequest<'_> {
     ) -> RpcReply {
         let telling = Telling {
             is_content: looked.is_content(),
+            has_probe: looked.has_probe(),
             ..self.telling()
         };
         let LookedCall { answer, facts } = looked;
@@ -116,6 +117,7 @@ impl ServedRequest<'_> {
             askable,
             facts,
             is_at_once: true,
+            principal: self.client.principal.name().map(ToOwned::to_owned),
         };
         let telling = as_task.telling(telling, &self.desk.question_names, task::now());
         let task = telling.detailed(call, answer.bytes(), &envelope);
@@ -131,7 +133,9 @@ impl ServedRequest<'_> {
     ) -> Result<(), NoResult> {
         let looked = self.look(call, Duration::ZERO).await?;
         let language = self.client.language;
-        let Some(question) = task::question(looked.answer.bytes(), language) else {
+        // What is asked of another principal is not asked here.
+        let name = self.client.principal.name();
+        let Some(question) = task::question(looked.answer.bytes(), name, language) else {
             return Ok(());
         };
         let names = &self.desk.question_names;
@@ -163,7 +167,7 @@ impl ServedRequest<'_> {
                         Ruling::Deny
                     },
                     args_hash: &args_hash,
-                    actor: self.client.principal.name().unwrap_or(NOBODY),
+                    actor: name.unwrap_or(NOBODY),
                     note: &note,
                 };
                 Question::new(subjects.approve(tenant), body(&approving))
@@ -186,7 +190,7 @@ impl ServedRequest<'_> {
         self.found(call, &answer)?;
         // What it comes to is looked at by the client.
         if let Ok(looked) = self.look(call, FOLLOWED).await
-            && let Some(next) = task::question(looked.answer.bytes(), language)
+            && let Some(next) = task::question(looked.answer.bytes(), name, language)
         {
             names.keep(&question, |name| responses.get(name).is_some(), &next);
         }

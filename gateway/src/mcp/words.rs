@@ -39,12 +39,30 @@ pub(super) fn failed(failure: &ToldFailure) -> Message {
 }
 
 /// It may have happened.
-pub(super) fn in_doubt(call: Option<CallId>, failure: &ToldFailure) -> Message {
+pub(super) fn in_doubt(call: Option<CallId>, failure: &ToldFailure, has_probe: bool) -> Message {
+    let id = call.map_or_else(|| "ID".to_owned(), |call| call.to_string());
     let call = named(call);
     let cause = &failure.message;
+    let checked = match has_probe {
+        true => said!("It is being checked{call}.", "目前正在核实{call}。"),
+        false => said!(
+            "Nothing checks it by itself{call}: an operator finds out, and says so with `toolfleet calls settle {id}`.",
+            "系统不会自动核实{call}：需要操作员查明，并用 `toolfleet calls settle {id}` 说明结果。"
+        ),
+    };
     said!(
-        "It may have happened, do not repeat it: not with other arguments, another tool or a new key. It is being checked{call}. {cause}",
-        "操作可能已经发生，请勿重复：换参数、换工具、换新的幂等键也不行。目前正在核实{call}。{cause}"
+        "It may have happened, do not repeat it: not with other arguments, another tool or a new key. {checked} {cause}",
+        "操作可能已经发生，请勿重复：换参数、换工具、换新的幂等键也不行。{checked}{cause}",
+        checked
+    )
+}
+
+/// It was carried out, and nobody knows with which answer.
+pub(super) fn settled(call: Option<CallId>) -> Message {
+    let call = named(call);
+    said!(
+        "It was carried out{call}: that was found out afterwards, and its answer is not known. Do not repeat it for the answer.",
+        "操作已经执行{call}：这是事后查明的，其返回结果未知。不要为了得到结果而重复。"
     )
 }
 
@@ -67,9 +85,10 @@ pub(super) fn awaited(call: Option<CallId>, whom: &str, by: Option<&str>) -> Mes
         get::NAME,
     );
     let what = match (whom, by) {
-        ("approval", Some("caller")) => Message::fixed(
-            "a person on the caller's side has to agree, in a program that can ask for it over NATS or HTTP",
-            "需要调用方的人员同意（通过 NATS 或 HTTP 的程序）",
+        ("approval", Some("caller")) => said!(
+            "a person on the caller's side has to agree, in a program that can ask for it over NATS or HTTP; an operator can decide, too: \
+             `toolfleet calls approve {call}`",
+            "需要调用方的人员同意（通过 NATS 或 HTTP 的程序）；操作员也可以用 `toolfleet calls approve {call}` 决定"
         ),
         ("approval", _) => said!(
             "a person who may approve has to agree: `toolfleet calls approve {call}` shows it to an operator",

@@ -4,6 +4,7 @@ mod calls;
 mod content;
 mod hang_up;
 mod listing;
+mod others;
 mod pipe;
 mod progress;
 mod protocol;

@@ -11,6 +11,7 @@ SELECT call_id, tenant, session, tool, tool_version, rev, accepted_at, attempts,
     CASE WHEN awaiting = 'approval' THEN approval::text END AS approval,
     CASE WHEN awaiting = 'approval' THEN toolfleet.shown_hash(args_hash, approval) END AS args_hash,
     (asked->'requests')::text AS requests, (asked->'input')::text AS input,
+    CASE WHEN awaiting IS NOT NULL THEN meta->>'principal' END AS principal,
     -- Of those alone that are over.
     NULL AS actor, NULL AS outcome, NULL AS source, NULL AS effect_known, NULL AS result, NULL AS degraded,
     NULL AS settled_by
@@ -19,7 +20,7 @@ WHERE call_id = ANY($1) AND ($4::text IS NULL OR tenant = $4) /* which */
 UNION ALL
 SELECT call_id, tenant, session, tool, tool_version, rev, accepted_at, attempts, language, coercions::text,
     state::text, attempt_id, finished_at, error::text, queued_ms, run_ms,
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     actor, outcome::text, source::text, effect_known::text, coalesce(preview, result)::text, degraded::text,
     CASE WHEN source = 'settled' THEN details->>'settled_by' END
 FROM toolfleet.finished_calls

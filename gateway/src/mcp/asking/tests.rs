@@ -124,7 +124,9 @@ fn what_a_tool_asks_in_the_protocols_form_is_handed_on_where_it_is_declared() {
     let roots = json!({"method": "roots/list"});
     let requests = json!({"inputRequests": {"who": form, "model": sampling, "roots": roots}});
     let question = question(&json!({"for": "input", "token": "t", "requests": requests})).unwrap();
-    assert_eq!(asked(&question, ALL), requests["inputRequests"]);
+    let mut expected = requests["inputRequests"].clone();
+    expected["who"]["params"]["message"] = "The tool charge asks: Who?".into();
+    assert_eq!(asked(&question, ALL), expected);
     let only = Askable {
         sampling: true,
         ..NONE
@@ -194,7 +196,9 @@ fn a_model_that_may_use_tools_is_asked_of_who_declares_that() {
     let lacks = json!({"lacks": {"sampling": {"tools": {}}}});
     assert_eq!(asked(&alone, without), lacks);
     let beside = of(json!({ "m": model, "who": form }));
-    assert_eq!(asked(&beside, without), json!({ "who": form }));
+    let beside = asked(&beside, without);
+    let names: Vec<&String> = beside.as_object().unwrap().keys().collect();
+    assert_eq!(names, ["who"]);
     let choice = json!({"m": {"method": "sampling/createMessage", "params": {"toolChoice": {"mode": "auto"}}}});
     assert_eq!(asked(&of(choice), without), lacks);
 }
@@ -244,6 +248,17 @@ fn a_question_with_plain_fields_becomes_a_form_and_any_other_a_text() {
     ] {
         assert!(of(text.clone()).is_none(), "{text}");
     }
+}
+
+#[test]
+fn who_made_a_call_is_asked_and_nobody_else() {
+    let awaiting = |principal: Option<&str>| json!({"for": "approval", "token": "t", "args_hash": "a", "principal": principal});
+    let of = |principal| question(&awaiting(principal)).unwrap();
+    assert!(of(Some("ann")).is_asked_of(Some("ann")));
+    assert!(!of(Some("ann")).is_asked_of(Some("bob")));
+    assert!(!of(None).is_asked_of(Some("bob")));
+    // Where nobody is asked for a name.
+    assert!(of(Some("ann")).is_asked_of(None) && of(None).is_asked_of(None));
 }
 
 #[test]

@@ -242,6 +242,17 @@ async fn what_a_client_sends_back_is_of_its_request_and_of_nobody_else() {
     gateway.drain().await;
 }
 
+/// What this tool asks, as its client is asked: its words say whose they are.
+fn as_shown(asks: &Value) -> Value {
+    let mut shown = asks["inputRequests"].clone();
+    for request in shown.as_object_mut().unwrap().values_mut() {
+        if let Some(message) = request["params"].get_mut("message") {
+            *message = format!("The tool ask asks: {}", message.as_str().unwrap()).into();
+        }
+    }
+    shown
+}
+
 /// Asks what it is told to ask.
 struct Ask;
 
@@ -308,17 +319,17 @@ async fn what_a_tool_asks_is_handed_on_and_its_answer_reaches_the_tool() {
     let sent = json!({"asks": [three, second]}).to_string();
     let client = modern(web).that_can(ALL);
     let told = asked(client, "ask", &sent).await;
-    assert_eq!(told["inputRequests"], three["inputRequests"]);
+    assert_eq!(told["inputRequests"], as_shown(&three));
     let some = json!({"who": ann, "model": said_by_model});
     let more = result(&answer(client, "ask", &sent, Some(&told["requestState"]), &some).await);
-    assert_eq!(more["inputRequests"], three["inputRequests"], "{more}");
+    assert_eq!(more["inputRequests"], as_shown(&three), "{more}");
     let all = json!({"who": ann, "model": said_by_model, "roots": folders, "nobody": 1});
     let next = result(&answer(client, "ask", &sent, Some(&told["requestState"]), &all).await);
-    assert_eq!(next["inputRequests"], second["inputRequests"], "{next}");
+    assert_eq!(next["inputRequests"], as_shown(&second), "{next}");
     assert_ne!(next["requestState"], told["requestState"]);
     // The first question was answered: who answers it again is asked the second.
     let late = result(&answer(client, "ask", &sent, Some(&told["requestState"]), &all).await);
-    assert_eq!(late["inputRequests"], second["inputRequests"], "{late}");
+    assert_eq!(late["inputRequests"], as_shown(&second), "{late}");
     let declined = json!({"again": {"action": "decline"}});
     let done = result(&answer(client, "ask", &sent, Some(&next["requestState"]), &declined).await);
     let mut given = all.clone();

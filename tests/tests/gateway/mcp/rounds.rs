@@ -171,3 +171,22 @@ async fn an_old_answer_in_a_task_is_none_to_a_new_question_of_the_same_name() {
     client.until(&task, "completed").await;
     gateway.drain().await;
 }
+
+#[tokio::test]
+async fn the_second_question_is_asked_as_soon_as_the_first() {
+    let (_fleet, mut gateway, web) = asking_fleet().await;
+    let client = modern(web).that_can(FORMS);
+    let asks = ["One?", "Two?", "Three?"].map(|what| json!({"inputRequests": {"who": form(what)}}));
+    let sent = json!({ "asks": asks }).to_string();
+    let began = std::time::Instant::now();
+    let mut told = result(&client.calling("ask", &sent, "").send().await);
+    let who = json!({"who": accepted("Ann")});
+    for _ in asks {
+        assert_eq!(told["resultType"], "input_required", "{told}");
+        told = result(&answer(client, "ask", &sent, Some(&told["requestState"]), &who).await);
+    }
+    assert_eq!(told["isError"], false, "{told}");
+    // Each of two further questions took a glance of five seconds.
+    assert!(began.elapsed().as_secs() < 8, "{:?}", began.elapsed());
+    gateway.drain().await;
+}
