@@ -235,6 +235,46 @@ async fn what_a_server_says_of_its_tools_is_told_without_its_secrets() {
 }
 
 #[tokio::test]
+async fn what_a_program_wrote_before_it_ended_is_told_to_callers_and_is_in_no_log() {
+    const WORDS: &str = "words-of-the-program";
+    const TOLD: &str = "SELECT count(*) FROM toolfleet.ended_attempts WHERE error::text LIKE '%words-of-the-program%'";
+    let command = json!(["/bin/sh", "-c", format!("echo {WORDS} >&2; exit 7")]);
+    let server = json!({"kind": "mcp_server", "name": "up", "version": 1, "transport": {"stdio": {"command": command}}});
+    let Ok(AnyManifest::McpServer(server)) = parse_any(&server.to_string()) else {
+        panic!("{server}")
+    };
+    let upstream = Upstream {
+        folder: tempfile::tempdir().unwrap(),
+        server: *server,
+    };
+    let fleet = Fleet::start(Spec::with([]).workers(1, &["--queues", "other"])).await;
+    upstream.apply(&fleet).await;
+    let mut worker = fleet.real_worker("logs", &[], None);
+    worker.ready().await;
+    let pin = format!("sha256:{}", "0".repeat(64));
+    let tool = json!({"name": "up_count", "version": 1, "description": "Counts.", "effect": "once", "output": "content",
+        "input_schema": {"type": "object"}, "executor": {"mcp": {"server": "up", "tool": "count", "pin": pin}}});
+    fleet.apply(&tool.to_string()).await;
+    until_so("the tool to be known", async || {
+        let call = fleet.submit("up_count", &json!({})).key("first");
+        call.asynchronous().await.code() != "unknown_tool"
+    })
+    .await;
+    until_so("an attempt to end with them", async || {
+        fleet.count(TOLD).await > 0
+    })
+    .await;
+    let lines = ["has ended, or answers nothing", "do not start"];
+    until_so("the log to say it", async || {
+        let log = worker.log();
+        lines.iter().all(|line| log.contains(line))
+    })
+    .await;
+    let log = worker.log();
+    assert!(!log.contains(WORDS), "{log}");
+}
+
+#[tokio::test]
 async fn what_a_worker_that_is_killed_shared_is_in_doubt_and_nothing_of_it_lives_on() {
     let witness = Witness::start().await;
     let upstream = Upstream::new();

@@ -281,7 +281,7 @@ impl McpAttempt {
                 if matches!(failure.code, Code::Unavailable | Code::Timeout) =>
             {
                 if cut.stop.asked().is_none() {
-                    self.link.trouble.began(server, failure);
+                    self.link.trouble.began(server, failure.code);
                 }
             }
             Outcome::NotStarted(_) => {}

@@ -18,11 +18,11 @@ const UNNAMED: [&str; 2] = ["the MCP server ", "MCP 服务器"];
 pub(super) struct ServerTrouble(AtomicBool);
 
 impl ServerTrouble {
-    /// An attempt could not reach the server, or was not let in. One line until that is over.
-    pub(super) fn began(&self, server: &ServerName, failure: &ToolFailure) {
+    /// An attempt could not reach the server, or was not let in. One line until that is over, without the message: that may have what the
+    /// server's program wrote.
+    pub(super) fn began(&self, server: &ServerName, code: Code) {
         if !self.0.swap(true, Ordering::AcqRel) {
-            let why = failure.message.english();
-            tracing::warn!(%server, why, "calls of an MCP server do not start; there is no further line until one does");
+            tracing::warn!(%server, code = code.as_str(), "calls of an MCP server do not start; toolfleet calls show says why, and there is no further line until one does");
         }
     }
 
