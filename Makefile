@@ -69,10 +69,11 @@ prove: build ## the black-box proofs in full, every test that waits out a lease,
 openapi: program ## schemathesis tries the document of the API against a gateway (installed from PyPI the first time); SHORT=--short
 	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/openapi/run.py --toolfleet "$(TOOLFLEET)" $(SHORT)
 
-mcp: build ## the conformance suite of MCP, three clients and servers of others try a gateway and a worker (installed from npm and PyPI the first time); SHORT=--short
+mcp: build ## the conformance suite of MCP, three clients and servers of others try a gateway and a worker (installed from npm and PyPI the first time), and what tools received; SHORT=--short
 	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/mcp/run.py --toolfleet "$(TOOLFLEET)" --fixtures "$(dir $(TOOLFLEET))fleet_tests_mcp" $(SHORT)
 	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/mcp/clients.py --toolfleet "$(TOOLFLEET)" --fixtures "$(dir $(TOOLFLEET))fleet_tests_mcp"
 	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/mcp/servers.py --toolfleet "$(TOOLFLEET)"
+	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/mcp/promises.py --toolfleet "$(TOOLFLEET)"
 
 chaos: build ## a fleet under fire; SEED=7 or SEED=1-20, SECONDS=60, MODE=safety or liveness, CHAOS=further options
 	$(TOOLS) "$(CHAOS_PROGRAM)" run --seeds $(SEED) --seconds $(SECONDS) --mode $(MODE) $(CHAOS)

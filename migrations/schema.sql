@@ -64,6 +64,14 @@ CREATE TYPE toolfleet.worker_state AS ENUM (
     'fenced'
 );
 
+CREATE FUNCTION toolfleet.accepted_at(call uuid) RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+    RETURN coalesce((SELECT o.accepted_at FROM toolfleet.open_calls o WHERE o.call_id = call),
+                    (SELECT f.accepted_at FROM toolfleet.finished_calls f WHERE f.call_id = call));
+END $$;
+
 CREATE FUNCTION toolfleet.answer_calls(calls uuid[], ttls_ms bigint[], keeps_ms bigint[], bytes_max integer, actor text) RETURNS TABLE(call_id uuid, rev integer, moved_at timestamp with time zone, state text, tool text, tool_version integer, tenant text, session text, dispatcher_id uuid, attempts integer, coercions text, queued_ms bigint, run_ms bigint, copied uuid, done_secret uuid, shown text)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'

@@ -233,6 +233,7 @@ BEGIN
         ('open_count',        'd'),
         -- What statements and views read.
         ('key_lapsed',        'd'),
+        ('accepted_at',       'd'),
         ('fenced_since',      'd'),
         ('is_fenced',         'dorg'),
         ('applied_late',      'dw'),

@@ -98,6 +98,7 @@ impl FleetClient {
         let Shared { client, inbox, .. } = &*self.0;
         let mut waiter = self.0.waiting.enter()?;
         let reply = inbox.address(waiter.token());
+        let denied = self.denied(&subject);
         // Around sending too: while its connection is down, the client queues a bounded number of messages and then blocks.
         let answered = timeout(patience, async {
             let to = subject.clone();
@@ -109,24 +110,50 @@ impl FleetClient {
                     .await
             };
             sent.map_err(|problem| AskError::Unsent(problem.into()))?;
-            waiter.answered().await
+            tokio::select! {
+                biased;
+                answered = waiter.answered() => answered,
+                what = denied => Err(AskError::Denied { what }),
+            }
         });
         match answered.await {
             Ok(Ok(message)) if is_no_responders(&message) => {
                 Err(AskError::NoResponders { subject })
             }
             Ok(answered) => answered.map(Answer::from),
-            Err(_elapsed) => Err(self
-                .refusal(&subject)
-                .unwrap_or(AskError::NoAnswer { waited: patience })),
+            Err(_elapsed) => Err(AskError::NoAnswer { waited: patience }),
         }
     }
 
-    /// A question that the server does not allow gets no answer; the server reports it beside the answers.
-    fn refusal(&self, subject: &str) -> Option<AskError> {
-        let what = self.0.bus.as_ref().and_then(Bus::denied)?;
-        let is_meant = what.contains(&format!("\"{subject}\"")) || self.0.inbox.is_meant(&what);
-        is_meant.then_some(AskError::Denied { what })
+    /// Waits until the server says that it does not allow a question: that gets no answer. Heard from the call on, not from the first poll;
+    /// what it said of the inbox counts from before, too. Cancel-safe.
+    fn denied(&self, subject: &str) -> impl Future<Output = String> + use<'_> {
+        let denials = self.0.bus.as_ref().map(Bus::denials);
+        let quoted = format!("\"{subject}\"");
+        async move {
+            let Some(mut denials) = denials else {
+                return std::future::pending().await;
+            };
+            let inbox = &self.0.inbox;
+            let of_inbox = |what: &&String| inbox.is_meant(what);
+            let before = denials.borrow().as_ref().filter(of_inbox).cloned();
+            if let Some(what) = before {
+                return what;
+            }
+            let is_meant = |what: &Option<String>| {
+                let what = what.as_ref();
+                what.is_some_and(|what| what.contains(&quoted) || inbox.is_meant(what))
+            };
+            loop {
+                if denials.changed().await.is_err() {
+                    return std::future::pending().await;
+                }
+                let said = denials.borrow_and_update().clone();
+                if is_meant(&said) {
+                    return said.unwrap_or_default();
+                }
+            }
+        }
     }
 }
 

@@ -96,7 +96,14 @@ impl Dispatchers {
                     );
                     Refused::new(Code::PayloadTooLarge, what)
                 }
-                AskError::Denied { .. } | AskError::Unsent(_) => {
+                AskError::Denied { what } => {
+                    tracing::warn!(what, "NATS does not let this user ask the dispatchers");
+                    unavailable(Message::fixed(
+                        "the NATS user of this program may not ask the dispatchers for this; an operator gives it the rights in docs/nats-users.md",
+                        "这个程序的 NATS 用户无权向 dispatcher 发送此请求；需要操作员授予 docs/nats-users.md 中的权限",
+                    ))
+                }
+                AskError::Unsent(_) => {
                     tracing::warn!(
                         error = fleet::telemetry::report(detail),
                         "a request cannot be sent to the dispatchers"

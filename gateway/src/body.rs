@@ -22,7 +22,11 @@ use fleet::{
 use futures_util::StreamExt;
 use tokio::time::timeout;
 
-use crate::{asked::Asked, auth::principal::Principal, refusal::Refused};
+use crate::{
+    asked::Asked,
+    refusal::Refused,
+    room::{FREE, LARGEST, RoomOf},
+};
 
 /// Arguments of a call, as over NATS.
 pub(crate) const CALL_MAX: usize = Limits::DEFAULT.bytes;
@@ -31,13 +35,11 @@ pub(crate) const MESSAGE_MAX: usize = CALL_MAX + 64 * 1024;
 /// A batch, as over NATS.
 pub(crate) const BATCH_MAX: usize = 8 * 1024 * 1024;
 /// What is handed in for a call, with the form around the largest answer.
-pub(crate) const OUTPUT_MAX: usize = Limits::ANSWER.bytes + 16 * 1024;
+pub(crate) const OUTPUT_MAX: usize = LARGEST;
 /// A reason, and what stands around it.
 pub(crate) const FORM_MAX: usize = 32 * 1024;
 /// A control, as over NATS.
 pub(crate) const CONTROL_MAX: usize = 64 * 1024;
-/// The bytes of each body that take no room of others: the number of connections bounds them. So large bodies keep no small one out.
-const FREE: usize = 16 * 1024;
 /// How long a body may take.
 const TIME_MAX: Duration = Duration::from_secs(30);
 /// How long that of a request may take that does not say who asks.
@@ -65,23 +67,12 @@ struct TakenRoom {
     by_token: HashMap<String, usize>,
 }
 
-/// Whose body it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum BodyOf {
-    /// Nobody is asked who they are.
-    Anyone,
-    /// Who did not say who asks.
-    Stranger,
-    /// Who has the token with this id.
-    Token(String),
-}
-
 /// The room of one body. Dropping it frees it.
 #[derive(Debug)]
 struct HeldRoom {
     room: BodyRoom,
     bytes: usize,
-    whose: BodyOf,
+    whose: RoomOf,
 }
 
 /// A body with its room.
@@ -97,7 +88,7 @@ impl AsRef<[u8]> for Kept {
 }
 
 impl BodyRoom {
-    /// So many MiB. Half of it for each token, an eighth for strangers together, and at least the room for one of their bodies.
+    /// So many MiB, shared as [`RoomOf::share`] says.
     pub(crate) fn new(mib: usize) -> Self {
         Self(Arc::new(Room {
             bytes: mib * 1024 * 1024,
@@ -105,7 +96,7 @@ impl BodyRoom {
         }))
     }
 
-    fn hold(&self, whose: BodyOf) -> HeldRoom {
+    fn hold(&self, whose: RoomOf) -> HeldRoom {
         HeldRoom {
             room: self.clone(),
             bytes: 0,
@@ -120,11 +111,11 @@ impl BodyRoom {
 
 impl TakenRoom {
     /// What counts for this one, beside what counts for all.
-    fn own(&mut self, whose: &BodyOf) -> Option<&mut usize> {
+    fn own(&mut self, whose: &RoomOf) -> Option<&mut usize> {
         match whose {
-            BodyOf::Anyone => None,
-            BodyOf::Stranger => Some(&mut self.by_strangers),
-            BodyOf::Token(id) => Some(self.by_token.entry(id.clone()).or_default()),
+            RoomOf::Anyone => None,
+            RoomOf::Stranger => Some(&mut self.by_strangers),
+            RoomOf::Token(id) => Some(self.by_token.entry(id.clone()).or_default()),
         }
     }
 }
@@ -133,11 +124,7 @@ impl HeldRoom {
     /// Takes so much more room. Whether there is as much.
     fn grow(&mut self, bytes: usize) -> bool {
         let all = self.room.0.bytes;
-        let most = match self.whose {
-            BodyOf::Anyone => all,
-            BodyOf::Stranger => (all / 8).max(OUTPUT_MAX),
-            BodyOf::Token(_) => (all / 2).max(OUTPUT_MAX),
-        };
+        let most = self.whose.share(all);
         let mut taken = self.room.taken();
         let fits = |taken: usize, most: usize| taken + bytes <= most;
         let own = taken.own(&self.whose).map_or(0, |own| *own);
@@ -189,12 +176,8 @@ pub(crate) async fn read(
     if announced.is_some_and(|bytes| bytes > bytes_max) {
         return Err(too_large(bytes_max));
     }
-    let whose = match asked.who() {
-        None => BodyOf::Stranger,
-        Some(Principal::Anyone | Principal::Named(_)) => BodyOf::Anyone,
-        Some(Principal::Token(token)) => BodyOf::Token(token.token_id.clone()),
-    };
-    let most = if whose == BodyOf::Stranger {
+    let whose = RoomOf::of(asked.who());
+    let most = if whose == RoomOf::Stranger {
         STRANGERS_TIME_MAX
     } else {
         TIME_MAX
@@ -318,12 +301,12 @@ mod tests {
     #[tokio::test]
     async fn large_bodies_share_a_room_until_they_are_dropped_and_small_ones_need_none() {
         let room = BodyRoom::new(16);
-        let first = gathered(8 * MIB, room.hold(BodyOf::Anyone)).await.unwrap();
-        let _second = gathered(8 * MIB, room.hold(BodyOf::Anyone)).await.unwrap();
-        assert!(gathered(MIB, room.hold(BodyOf::Anyone)).await.is_err());
-        assert!(gathered(FREE, room.hold(BodyOf::Stranger)).await.is_ok());
+        let first = gathered(8 * MIB, room.hold(RoomOf::Anyone)).await.unwrap();
+        let _second = gathered(8 * MIB, room.hold(RoomOf::Anyone)).await.unwrap();
+        assert!(gathered(MIB, room.hold(RoomOf::Anyone)).await.is_err());
+        assert!(gathered(FREE, room.hold(RoomOf::Stranger)).await.is_ok());
         drop(first);
-        let third = gathered(CALL_MAX, room.hold(BodyOf::Anyone)).await.unwrap();
+        let third = gathered(CALL_MAX, room.hold(RoomOf::Anyone)).await.unwrap();
         let taken = room.taken().by_all;
         assert_eq!((third.len(), taken), (CALL_MAX, 8 * MIB - FREE));
     }
@@ -332,11 +315,11 @@ mod tests {
     async fn strangers_have_a_part_of_the_room() {
         let room = BodyRoom::new(64);
         let mut strangers = Vec::new();
-        while let Ok(body) = gathered(MIB, room.hold(BodyOf::Stranger)).await {
+        while let Ok(body) = gathered(MIB, room.hold(RoomOf::Stranger)).await {
             strangers.push(body);
         }
         assert_eq!(strangers.len(), 8);
-        assert!(gathered(8 * MIB, room.hold(BodyOf::Anyone)).await.is_ok());
+        assert!(gathered(8 * MIB, room.hold(RoomOf::Anyone)).await.is_ok());
         strangers.clear();
         assert_eq!(room.taken().by_all, 0);
         assert_eq!(room.taken().by_strangers, 0);
@@ -345,7 +328,7 @@ mod tests {
     #[tokio::test]
     async fn a_token_has_half_of_the_room() {
         let room = BodyRoom::new(64);
-        let of = |id: &str| BodyOf::Token(id.to_owned());
+        let of = |id: &str| RoomOf::Token(id.to_owned());
         let mut bodies = Vec::new();
         while let Ok(body) = gathered(MIB, room.hold(of("a"))).await {
             bodies.push(body);

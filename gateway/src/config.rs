@@ -81,6 +81,10 @@ pub struct Config {
     /// half of it, those of requests that did not say who asks an eighth, and each at least the room for one.
     #[arg(long, env = "GATEWAY_BODIES_MAX_MIB", default_value_t = 64)]
     pub bodies_max_mib: usize,
+    /// MiB of answers in memory that their clients have not read yet, beyond those of 16 KiB and less; where there are more, the connection
+    /// is closed whose answer waits for the longest, of the token with too many. One token may have half of it, and each the largest answer.
+    #[arg(long, env = "GATEWAY_ANSWERS_MAX_MIB", default_value_t = 64)]
+    pub answers_max_mib: usize,
     /// A folder with resources and prompts for clients of MCP, read when the gateway starts: docs/mcp.md.
     #[arg(long, env = "GATEWAY_MCP_CONTENT", value_name = "DIR")]
     pub mcp_content: Option<PathBuf>,
@@ -132,6 +136,9 @@ impl Config {
         }
         if !(16..=65_536).contains(&self.bodies_max_mib) {
             wrong.push("GATEWAY_BODIES_MAX_MIB must be 16 to 65536".to_owned());
+        }
+        if !(16..=65_536).contains(&self.answers_max_mib) {
+            wrong.push("GATEWAY_ANSWERS_MAX_MIB must be 16 to 65536".to_owned());
         }
         if !(1..=65_536).contains(&self.streams_max) {
             wrong.push("GATEWAY_STREAMS_MAX must be 1 to 65536".to_owned());

@@ -55,6 +55,7 @@ mod openapi;
 mod answer;
 mod headers;
 mod refusal;
+mod room;
 mod status;
 
 pub mod speaker;

@@ -201,8 +201,12 @@ impl Refused {
 
     /// The answer, in this language.
     pub(crate) fn told(&self, language: Language) -> Response {
-        let envelope = self.envelope(language);
-        let mut response = Response::new(Body::from(envelope.to_bytes()));
+        self.carrying(self.envelope(language).to_bytes())
+    }
+
+    /// The answer with this body of JSON in the place of its envelope.
+    pub(crate) fn carrying(&self, body: impl Into<Body>) -> Response {
+        let mut response = Response::new(body.into());
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -211,6 +215,11 @@ impl Refused {
             headers.insert(name, value.clone());
         }
         response
+    }
+
+    /// Whether another request of its sender would not be refused, as far as the status says.
+    pub(crate) fn is_senders(&self) -> bool {
+        self.status.as_u16() < 429
     }
 }
 

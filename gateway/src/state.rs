@@ -10,7 +10,7 @@ use crate::{
     auth::Authority,
     body::BodyRoom,
     desk::CallDesk,
-    edge::hosts::Expected,
+    edge::{hosts::Expected, unread::UnreadAnswers},
     events::{once::Stories, places::StreamPlaces, sessions::Sessions},
     files::Files,
     mcp::{client_sessions::ClientSessions, tool_bell::ToolBell},
@@ -46,6 +46,8 @@ pub(crate) struct Gateway {
     pub(crate) tool_bell: Arc<ToolBell>,
     /// The room for bodies.
     pub(crate) bodies: BodyRoom,
+    /// What was answered and is not read yet.
+    pub(crate) unread: UnreadAnswers,
     /// Cancelled when waiting requests are to be answered with where their calls stand.
     pub(crate) stopping: CancellationToken,
     /// What outlives its request: calls that are cancelled when their caller goes away, and what

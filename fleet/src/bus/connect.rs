@@ -29,8 +29,8 @@ pub struct Bus {
     epoch: watch::Receiver<u64>,
     /// Why the client has not connected again, as far as it says; `None` while it is connected.
     trouble: Arc<Mutex<Option<String>>>,
-    /// The server's last refusal for lack of a permission.
-    denied: Arc<Mutex<Option<String>>>,
+    /// The server's last refusal for lack of a permission, of this connection.
+    denied: watch::Sender<Option<String>>,
 }
 
 impl Bus {
@@ -48,8 +48,8 @@ impl Bus {
     pub async fn connect(args: &BusArgs, name: &str) -> Result<Self, BusError> {
         let doing = "connect to NATS";
         let (sender, mut epoch) = watch::channel(0);
-        let denied = Arc::<Mutex<Option<String>>>::default();
-        let heard = Arc::clone(&denied);
+        let denied = watch::Sender::new(None);
+        let heard = denied.clone();
         let trouble = Arc::<Mutex<Option<String>>>::default();
         let noted = Arc::clone(&trouble);
         let (address, options) = login::read(args).await?;
@@ -62,10 +62,15 @@ impl Bus {
             .event_callback(move |event| {
                 if !is_about_user_info(&event) {
                     notice(&event, &sender, &noted);
-                    if let Event::ServerError(error) = &event
-                        && let Some(what) = permission(&error.to_string())
-                    {
-                        *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(what);
+                    match &event {
+                        // The user may have other rights by now; what it asks for again is refused again.
+                        Event::Connected => drop(heard.send_replace(None)),
+                        Event::ServerError(error) => {
+                            if let Some(what) = permission(&error.to_string()) {
+                                heard.send_replace(Some(what));
+                            }
+                        }
+                        _ => {}
                     }
                 }
                 std::future::ready(())
@@ -114,13 +119,17 @@ impl Bus {
 
     /// The server's last refusal for lack of a permission. The server sends no other answer to a request that is not allowed.
     pub fn denied(&self) -> Option<String> {
-        let denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
-        denied.clone()
+        self.denied.borrow().clone()
+    }
+
+    /// The same, to wait for the next one.
+    pub fn denials(&self) -> watch::Receiver<Option<String>> {
+        self.denied.subscribe()
     }
 
     /// Forgets that refusal: this program goes on without what was refused.
     pub(super) fn forget_denied(&self) {
-        *self.denied.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.denied.send_replace(None);
     }
 
     /// The error of a failed request: `Denied` if the server said so, else `Unavailable`.

@@ -59,8 +59,7 @@ pub async fn find_keys(
         "SELECT k.key_hash, k.call_id, k.tool, k.tool_version, k.args_hash, k.original_hash, \
                 toolfleet.key_lapsed(k.call_id) AS lapsed, \
                 coalesce(k.tool = ANY ((SELECT f.watched_tools FROM toolfleet.fleet f)::text[]), false) AS is_watched, \
-                coalesce((SELECT o.accepted_at FROM toolfleet.open_calls o WHERE o.call_id = k.call_id), \
-                         (SELECT f.accepted_at FROM toolfleet.finished_calls f WHERE f.call_id = k.call_id)) AS accepted_at \
+                toolfleet.accepted_at(k.call_id) AS accepted_at \
          FROM toolfleet.idempotency_keys k \
          WHERE k.tenant = $1 AND k.key_hash = ANY($2)",
     )

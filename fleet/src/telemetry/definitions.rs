@@ -168,7 +168,7 @@ definitions! {
     STREAM_GAPS = counter("toolfleet.stream.gaps", "{gap}", &[],
         "Times that a follower at this gateway was told that events are missing");
     REFUSED_CONNECTIONS = counter("toolfleet.refused.connections", "{connection}", &[REASON],
-        "Connections that this gateway closed at once, because there were as many as may be: in all, or from their address");
+        "Connections that this gateway closed: at once, because there were as many as may be, in all or from their address; or because answers that were not read took the room of others");
     WAITERS = gauge("toolfleet.waiters", "{caller}", &[],
         "Callers this dispatcher holds an answer for");
     BACKLOG = gauge("toolfleet.backlog", "{call}", &[STATE],

@@ -101,8 +101,8 @@ fn routes() -> Vec<Route> {
         get("/v1/limits", brakes::limits),
         // The token in the path is the right.
         post("/v1/completions/{token}", completion::complete).asking(Asks::Nobody),
-        post("/mcp", mcp::message),
-        delete("/mcp", mcp::end),
+        post(crate::mcp::PATH, mcp::message),
+        delete(crate::mcp::PATH, mcp::end),
         // Without the tools it is the same in every copy of the program.
         get("/v1/openapi.json", openapi::document).asking(Asks::TokenIfTold),
     ]

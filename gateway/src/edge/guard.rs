@@ -29,7 +29,9 @@ use super::{
 };
 use crate::{
     headers::{ANSWER, LANGUAGE, Speaker},
+    mcp,
     refusal::Refused,
+    room::RoomOf,
     state::Gateway,
 };
 
@@ -52,8 +54,8 @@ const REMEMBERED: HeaderValue = HeaderValue::from_static("600");
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// Stands in an answer where the request said truly who asks.
-#[derive(Debug, Clone, Copy)]
-struct SaidWho;
+#[derive(Debug, Clone)]
+struct SaidWho(RoomOf);
 
 /// Around every request, whatever it asks for.
 pub(crate) async fn outermost(
@@ -73,6 +75,7 @@ pub(crate) async fn outermost(
         && request
             .headers()
             .contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+    let is_message = request.method() == Method::POST && request.uri().path() == mcp::PATH;
     let peer = peer(&request);
     let mut response = if let Some(unexpected) = unexpected {
         refused(unexpected).into_response()
@@ -81,9 +84,12 @@ pub(crate) async fn outermost(
     } else {
         next.run(request).await
     };
-    let is_known = response.extensions().get::<SaidWho>().is_some();
-    response = worded(response, language);
-    if !is_known && gateway.authority.asks() && !peer.becomes_stranger() {
+    let who = response.extensions_mut().remove::<SaidWho>();
+    response = worded(response, |refused| match is_message {
+        true => mcp::refusal(refused, language),
+        false => refused.told(language),
+    });
+    if who.is_none() && gateway.authority.asks() && !peer.becomes_stranger() {
         response.headers_mut().insert(CONNECTION, CLOSE);
     }
     let headers = response.headers_mut();
@@ -92,7 +98,9 @@ pub(crate) async fn outermost(
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, page);
         headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, SHOWN);
     }
-    counted(response)
+    counted(&response);
+    let reader = who.map_or(RoomOf::Stranger, |SaidWho(reader)| reader);
+    gateway.unread.keep(response, reader, peer)
 }
 
 /// Around every endpoint that wants to know who asks.
@@ -127,9 +135,10 @@ async fn answered(gateway: &Gateway, mut request: Request, next: Next) -> Respon
     });
     match asking {
         Ok(principal) => {
+            let reader = RoomOf::of(Some(&principal));
             request.extensions_mut().insert(principal);
             let mut response = next.run(request).await;
-            response.extensions_mut().insert(SaidWho);
+            response.extensions_mut().insert(SaidWho(reader));
             response
         }
         Err(refused) => refused.into_response(),
@@ -193,11 +202,11 @@ fn allowed() -> Response {
 }
 
 /// Gives a refusal of the gateway its words.
-fn worded(response: Response, language: Language) -> Response {
+fn worded(response: Response, told: impl FnOnce(&Refused) -> Response) -> Response {
     let Some(refused) = response.extensions().get::<Refused>() else {
         return response;
     };
-    let mut told = refused.told(language);
+    let mut told = told(refused);
     // Such as `Allow`.
     for (name, value) in response.headers() {
         if !told.headers().contains_key(name) {
@@ -209,12 +218,11 @@ fn worded(response: Response, language: Language) -> Response {
     told
 }
 
-fn counted(response: Response) -> Response {
+fn counted(response: &Response) {
     let says = |speaker: &&Speaker| response.headers().get(ANSWER) == Some(&speaker.value());
     let speaker = [Speaker::Call, Speaker::Door].iter().find(says).copied();
     let speaker = speaker.unwrap_or(Speaker::Gateway);
     metrics().answered_over_http(speaker.as_str(), response.status().as_u16());
-    response
 }
 
 pub(crate) fn language(headers: &HeaderMap) -> Language {

@@ -225,6 +225,11 @@ impl Peer {
         self.closing.cancel();
     }
 
+    #[cfg(test)]
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.is_cancelled()
+    }
+
     /// Waits until the connection has to be closed. Cancel-safe.
     pub(super) async fn closes(&self) {
         self.closing.cancelled().await;

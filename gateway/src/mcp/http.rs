@@ -21,7 +21,7 @@ use super::{
     message::{CANCELLED, RpcMessage, RpcNotification, RpcRequest, RpcResponse},
     negotiate::{VERSION, of_notification, one, revision_of},
     revision::{MODERN, Revision},
-    rpc::{RpcError, taken},
+    rpc::{RpcError, RpcId, taken},
     serve::{NoResult, ServedRequest},
     streamed_call, subscription, wishes,
 };
@@ -47,12 +47,23 @@ pub(crate) fn takes(headers: &HeaderMap, language: Language) -> Result<(), Box<R
     checked.map_err(|error| Box::new(error.told(None, language).over_http()))
 }
 
+/// The answer to a request that is refused before its message is read, with the status and the headers of its refusal.
+pub(crate) fn refusal(refused: &Refused, language: Language) -> Response {
+    refused_message(refused, None, language)
+}
+
+/// The same. `id`: of its message, where that was read.
+fn refused_message(refused: &Refused, id: Option<&RpcId>, language: Language) -> Response {
+    let error = RpcError::refused(refused, language).told(id, language);
+    refused.carrying(error.body)
+}
+
 /// The answer to the message in this body, of who may look at tools at least. Dropping the future cancels the call that it made in the newest
 /// revision, and leaves it alone in older ones.
 ///
 /// # Errors
 ///
-/// The token is not for what the message asks for.
+/// The gateway stops.
 pub(crate) async fn serve(
     gateway: &Arc<Gateway>,
     peer: Peer,
@@ -63,7 +74,7 @@ pub(crate) async fn serve(
     let read = aside(body.len(), move || RpcMessage::read(&body)).await?;
     let answered = match read {
         Ok(RpcMessage::Request(request)) => {
-            return of_request(gateway, peer, client, &request).await;
+            return Ok(of_request(gateway, peer, client, &request).await);
         }
         Ok(RpcMessage::Notification(said)) => {
             let session = of_notification(&client.headers).and_then(|()| session(gateway, client));
@@ -153,7 +164,7 @@ async fn of_request(
     peer: Peer,
     client: &McpClient,
     request: &RpcRequest,
-) -> Result<Response, Refused> {
+) -> Response {
     let revision = revision_of(&client.headers, request);
     let read = revision.and_then(|revision| {
         // Who begins anew may still name the one that is lost.
@@ -166,7 +177,7 @@ async fn of_request(
     });
     let (revision, session) = match read {
         Ok(read) => read,
-        Err(error) => return Ok(error.told(Some(&request.id), client.language).over_http()),
+        Err(error) => return error.told(Some(&request.id), client.language).over_http(),
     };
     let serving = ServedRequest {
         desk: Arc::clone(&gateway.desk),
@@ -207,8 +218,10 @@ async fn of_request(
         }
     };
     match Box::pin(served).await {
-        Ok(response) => Ok(response),
-        Err(NoResult::Rpc(error)) => Ok(error.told(Some(&request.id), client.language).over_http()),
-        Err(NoResult::Refused(refused)) => Err(refused),
+        Ok(response) => response,
+        Err(NoResult::Rpc(error)) => error.told(Some(&request.id), client.language).over_http(),
+        Err(NoResult::Refused(refused)) => {
+            refused_message(&refused, Some(&request.id), client.language)
+        }
     }
 }

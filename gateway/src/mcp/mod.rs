@@ -70,7 +70,10 @@ mod wishes;
 pub(crate) mod withheld;
 mod words;
 
+/// Where messages are sent to.
+pub(crate) const PATH: &str = "/mcp";
+
 pub(crate) use client::McpClient;
 pub use content::McpContent;
-pub(crate) use http::{end_session, serve, takes};
+pub(crate) use http::{end_session, refusal, serve, takes};
 pub use pipe::{PipeClient, serve_pipe};

@@ -215,13 +215,18 @@ impl RpcError {
         ))
     }
 
-    /// What the gateway refuses of a request that is about no call.
+    /// What the gateway refuses of a request that is about no call, or of one that it did not read.
     pub(super) fn refused(refused: &Refused, language: Language) -> Self {
         let envelope = refused.envelope(language);
         let error = envelope.error.expect("a refusal has an error");
         let what = Message::new(error.message.clone(), error.message);
-        let internal = Self::new(-32_603, StatusCode::OK, error.code.as_str(), what);
-        internal.with("retry_after_ms", json!(error.retry_after_ms))
+        let number = if refused.is_senders() {
+            -32_600
+        } else {
+            -32_603
+        };
+        let refused = Self::new(number, StatusCode::OK, error.code.as_str(), what);
+        refused.with("retry_after_ms", json!(error.retry_after_ms))
     }
 
     fn new(number: i32, status: StatusCode, code: &str, what: Message) -> Self {
@@ -242,6 +247,8 @@ impl RpcError {
     pub(super) fn told(&self, id: Option<&RpcId>, language: Language) -> RpcReply {
         let mut whole = json!({
             "jsonrpc": "2.0",
+            // Of what could not be read it is null, as JSON-RPC 2.0 wants it; clients that hold to it take no error without one.
+            "id": null,
             "error": {
                 "code": self.number,
                 "message": self.what.told(language),

@@ -119,13 +119,23 @@ impl Scene {
             .collect()
     }
 
+    #[expect(
+        clippy::print_stdout,
+        reason = "what was said beside what was done is the table that they are looked at for"
+    )]
     pub(crate) async fn run_in(
         &self,
         tool: &str,
         effect: Effect,
         context: AttemptContext,
     ) -> Returned {
-        self.prepared(tool, effect).run(context).await
+        let returned = self.prepared(tool, effect).run(context).await;
+        let (begun, effects) = (self.begun(), self.effects());
+        println!(
+            "{tool}, {effect:?}: the fleet says {:?}; the server began {begun} in all and did {effects}",
+            word(&returned.outcome)
+        );
+        returned
     }
 
     pub(crate) fn prepared(&self, tool: &str, effect: Effect) -> Box<dyn Prepared> {

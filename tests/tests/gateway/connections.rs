@@ -7,10 +7,10 @@ use fleet::{
     tokens::Scope,
 };
 use fleet_tests::{
-    fleet::{Fleet, Spec},
-    wait::until_so,
+    fleet::{Fleet, Spec, counter},
+    wait::{LONG, until_so},
     web::{Web, WebAnswer},
-    witness::Witness,
+    witness::{Reply, Witness},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -263,5 +263,50 @@ async fn a_batch_with_too_much_in_it_is_413_whatever_is_too_much() {
         assert_eq!(answer.header("Toolfleet-Answer"), "gateway");
     }
     assert_eq!(witness.look(|seen| seen.requests.len()), 0);
+    gateway.drain().await;
+}
+
+/// The bytes of an answer that nobody reads go at the cost of who does not read, and of nobody else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_that_nobody_reads_do_not_fill_the_memory() {
+    const UNREAD: &str = r#"toolfleet_refused_connections_total{reason="unread"}"#;
+    // The kernel takes up to 4 MiB of an answer itself.
+    const LARGE: usize = 6 * MIB;
+    let witness = Witness::start().await;
+    witness.always("large", Reply::Body(format!("\"{}\"", "z".repeat(LARGE))));
+    let tool = witness.tool("look", "read") + "output_limit: 8000000\n";
+    let fleet = Fleet::start(Spec::with([tool]).max_payload(8 * 1024 * 1024)).await;
+    let flags = ["--auth", "tokens", "--answers-max-mib", "16"];
+    let (mut gateway, web) = fleet.gateway(&flags).await;
+    let deaf = token(&fleet, "deaf", "default", &[Scope::Call], "*").await;
+    let other = token(&fleet, "other", "default", &[Scope::Call], "*").await;
+    for held in [&deaf, &other] {
+        known(web, held).await;
+    }
+    let call = with(web.post("/v1/call/look", r#"{"what": "large"}"#), &deaf);
+    let call = call.send().await;
+    assert_eq!(call.status, 200, "{}", call.text());
+    let path = format!("/v1/calls/{}", call.header("Toolfleet-Call-Id"));
+
+    let mut kept = Vec::new();
+    while counter(UNREAD) == 0.0 && kept.len() < 40 {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        let mut connection = socket.connect(web.address).await.unwrap();
+        let asking = with(web.get(&path), &deaf).to_bytes();
+        connection.write_all(&asking).await.unwrap();
+        // Its first byte has come, so the rest of it waits.
+        connection.readable().await.unwrap();
+        kept.push(connection);
+        let answer = with(web.post("/v1/call/look", r#"{"what": "large"}"#), &other);
+        let answer = answer.send().await;
+        assert_eq!((answer.status, answer.body.len() > LARGE), (200, true));
+    }
+    assert!(counter(UNREAD) > 0.0, "{} connections", kept.len());
+    // The first one is that which waits for the longest.
+    let mut rest = Vec::new();
+    let read = timeout(LONG, kept[0].read_to_end(&mut rest)).await;
+    assert!(read.is_ok() && rest.len() < LARGE, "{}", rest.len());
+    drop(kept);
     gateway.drain().await;
 }

@@ -55,7 +55,10 @@ const MATRIX: &[(&str, &str)] = &[
     ("mdw", "SELECT done_secret FROM toolfleet.open_calls"),
     ("mdw", "SELECT result FROM toolfleet.finished_calls"),
     ("md", "SELECT tenant FROM toolfleet.idempotency_keys"),
-    ("md", "SELECT toolfleet.key_lapsed({acme})"),
+    (
+        "md",
+        "SELECT toolfleet.key_lapsed({acme}), toolfleet.accepted_at({acme})",
+    ),
     (
         "mdw",
         "SELECT toolfleet.applied_late({acme}), toolfleet.unknown_until({acme})",

@@ -3,7 +3,8 @@
 
 use std::{process::Stdio, time::Duration};
 
-use fleet_client::files::NewFile;
+use fleet::bus::connect::Bus;
+use fleet_client::{AskError, FleetClient, Question, files::NewFile};
 use fleet_tests::{
     fleet::{Fleet, Spec, built},
     invariants,
@@ -46,6 +47,12 @@ impl Served {
     }
 
     async fn ask(&mut self, method: &str, params: &Value) -> Value {
+        let told = self.hear(method, params).await;
+        assert!(told["error"].is_null(), "{method}: {told}");
+        told["result"].clone()
+    }
+
+    async fn hear(&mut self, method: &str, params: &Value) -> Value {
         self.id += 1;
         let can = json!({"elicitation": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}});
         let mut params = params.clone();
@@ -61,8 +68,7 @@ impl Served {
         let line = timeout(LONG, self.output.next_line()).await.unwrap();
         let told: Value = serde_json::from_str(&line.unwrap().unwrap()).unwrap();
         assert_eq!(told["id"], self.id, "{told}");
-        assert!(told["error"].is_null(), "{method}: {told}");
-        told["result"].clone()
+        told
     }
 
     async fn call(&mut self, tool: &str, what: &str) -> Value {
@@ -170,6 +176,32 @@ async fn what_serves_mcp_over_a_pipe_needs_the_rights_of_a_caller_and_no_more() 
         .map(ToOwned::to_owned)
         .collect();
     assert!(refused.is_empty(), "{refused:#?}");
+}
+
+#[tokio::test]
+async fn a_user_without_the_rights_is_told_so_and_does_not_wait() {
+    let witness = Witness::start().await;
+    let fleet = Fleet::start(Spec::with([witness.tool("look", "read")]).shipped()).await;
+    let mut client = Served::start(&fleet, User::Acme, "beta");
+    let told = client.hear("tools/list", &json!({})).await;
+    let message = told["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("docs/nats-users.md"), "{told}");
+    let told = client.call("look", "a").await;
+    assert!(told.to_string().contains("docs/nats-users.md"), "{told}");
+
+    // What the server says ends the wait, however long that may be.
+    let user = User::Acme.args(fleet.nats_port());
+    let bus = Bus::connect(&user, "acme").await.unwrap();
+    let caller = FleetClient::of(&bus).await.unwrap();
+    let question = Question {
+        patience: 20 * LONG,
+        ..Question::new(caller.subjects().tools(&"beta".parse().unwrap()), "{}")
+    };
+    let asked = timeout(LONG, caller.ask(question)).await.unwrap();
+    assert!(matches!(asked, Err(AskError::Denied { .. })), "{asked:?}");
+    let question = Question::new(caller.subjects().tools(&"acme".parse().unwrap()), "{}");
+    assert!(caller.ask(question).await.is_ok());
+    assert_eq!(witness.asked("a"), 0);
 }
 
 /// A file of this tenant, by its id.
