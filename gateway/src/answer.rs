@@ -134,7 +134,20 @@ const fn is_decided(state: State) -> bool {
 
 /// The answer about one call, or the refusal of a request about it.
 pub(crate) fn of_call(answer: &Answer, column: Column) -> Response {
+    of_call_as(answer, column, Bytes::clone)
+}
+
+/// The same, where one about a call that goes on is told as `shown` has it.
+pub(crate) fn of_call_as(
+    answer: &Answer,
+    column: Column,
+    shown: impl FnOnce(&Bytes) -> Bytes,
+) -> Response {
     let glimpse = Glimpse::of(answer.bytes());
+    let body = match glimpse.is_open() {
+        true => shown(answer.bytes()),
+        false => answer.bytes().clone(),
+    };
     let speaker = if glimpse.is_refused() {
         Speaker::Door
     } else {
@@ -144,7 +157,7 @@ pub(crate) fn of_call(answer: &Answer, column: Column) -> Response {
         Some(verdict) => verdict.status(column),
         None => unknown(answer, &glimpse),
     };
-    let mut response = plain(answer.bytes().clone(), speaker, status);
+    let mut response = plain(body, speaker, status);
     let headers = response.headers_mut();
     let lines = [
         (STATE, (speaker == Speaker::Call).then_some(&glimpse.state)),

@@ -10,9 +10,8 @@ use axum::{
 use fleet::{ids::ToolName, tokens::Scope, wire::code::Code};
 use tokio::sync::oneshot;
 
-use super::named;
+use super::{named, shown::shown};
 use crate::{
-    answer,
     asked::Asked,
     body::{self, CALL_MAX},
     forward::{self, OnDisconnect},
@@ -56,7 +55,7 @@ pub(super) async fn call(
         OnDisconnect::Keep => submit(&gateway.desk, &call).await,
         OnDisconnect::Cancel => cancelled_with_its_caller(gateway, call).await,
     };
-    Ok(answer::of_call(&answered?, column))
+    Ok(shown(&answered?, principal, column))
 }
 
 /// Has the call cancelled when this future is dropped: its caller is gone then.

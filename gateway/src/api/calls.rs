@@ -15,16 +15,13 @@ use fleet_client::{Answer, Question};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::named;
+use super::{named, shown::shown};
 use crate::{
-    answer::{self, Glimpse},
+    answer::Glimpse,
     asked::{Asked, call_id, meant},
-    auth::principal::Principal,
-    mcp::withheld::shown_to,
     query::Query,
     refusal::{Refused, Repeatable},
     state::Gateway,
-    status::Column,
     wait::{WaitUntil, wait},
 };
 
@@ -46,7 +43,7 @@ pub(super) async fn by_id(
     let column = asked.preference()?.column;
     let call = meant(&gateway.dispatchers, principal, &tenant, call).await?;
     let looked = wait(&gateway.desk, &tenant, call, until, WaitUntil::Decided).await?;
-    Ok(shown(looked, principal, column))
+    Ok(shown(&looked, principal, column))
 }
 
 /// By its key.
@@ -86,13 +83,7 @@ pub(super) async fn by_key(
         }
         Some(_) | None => found,
     };
-    Ok(shown(found, principal, column))
-}
-
-/// An answer as this principal sees it.
-fn shown(looked: Answer, principal: &Principal, column: Column) -> Response {
-    let bytes = shown_to(principal, looked.bytes());
-    answer::of_call(&looked.with_bytes(bytes), column)
+    Ok(shown(&found, principal, column))
 }
 
 fn wait_of(query: &Query) -> Result<Duration, Refused> {

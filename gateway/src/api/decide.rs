@@ -15,9 +15,8 @@ use fleet::{
 };
 use fleet_client::Question;
 
-use super::named;
+use super::{named, shown::shown};
 use crate::{
-    answer,
     asked::{Asked, call_id, meant},
     body::{self, FORM_MAX},
     decision::Decision,
@@ -89,5 +88,5 @@ async fn decide(
         .dispatchers
         .ask(question, Repeatable::Always)
         .await?;
-    Ok(answer::of_call(&answered, column))
+    Ok(shown(&answered, principal, column))
 }

@@ -16,6 +16,7 @@ mod mcp;
 mod openapi;
 mod output;
 mod settle;
+mod shown;
 mod tools;
 mod turn_events;
 mod turn_outputs;

@@ -11,9 +11,8 @@ use axum::{
 use fleet::tokens::Scope;
 use fleet_client::Question;
 
-use super::named;
+use super::{named, shown::shown};
 use crate::{
-    answer,
     asked::{Asked, call_id, meant},
     body::{self, OUTPUT_MAX},
     decision::Decision,
@@ -42,5 +41,5 @@ pub(super) async fn output(
         .dispatchers
         .ask(question, Repeatable::Always)
         .await?;
-    Ok(answer::of_call(&answered, column))
+    Ok(shown(&answered, principal, column))
 }

@@ -27,6 +27,7 @@ use crate::{
     answer::Glimpse,
     auth::principal::Principal,
     follower::unheard,
+    mcp::withheld::is_of_another,
     refusal::{Refused, Repeatable},
     state::Gateway,
 };
@@ -222,6 +223,10 @@ impl HandingIn<'_> {
             if let Some(why) = waits.refuses(output, place) {
                 return refused(why);
             }
+            // Whoever has its token was handed the call.
+            if !output.has("token") && waits.is_of_another(self.principal) {
+                return refused(of_another(place));
+            }
             let token = waits.token.filter(|_| !output.has("token"));
             let from = match token {
                 Some(_) => TokenFrom::Call,
@@ -263,9 +268,16 @@ struct Waits {
     whom: String,
     token: Option<String>,
     by: Option<ApprovedBy>,
+    /// Who made the call, by name.
+    principal: Option<String>,
 }
 
 impl Waits {
+    /// Whether who made the call is asked, and that is somebody else.
+    fn is_of_another(&self, principal: &Principal) -> bool {
+        is_of_another(principal, &self.whom, self.principal.as_deref())
+    }
+
     /// As its envelope says it; `None`: it waits for nobody.
     fn of(standing: &Answer) -> Option<Self> {
         #[derive(Deserialize)]
@@ -315,6 +327,14 @@ fn bad_token(place: usize) -> Refused {
         "token 不是这个调用的：请去掉它，网关会自行获取",
     );
     Refused::new(Code::InvalidArguments, what).at(pointer(place, "token"))
+}
+
+fn of_another(place: usize) -> Refused {
+    let what = Message::fixed(
+        "the call waits for the word of who made it, which is another token: hand in the call's own token, or have its maker answer",
+        "这次调用在等待发起者的回答，而发起者是另一个 token：请提交该调用自己的 token，或由发起者回答",
+    );
+    Refused::new(Code::Forbidden, what).at(pointer(place, ""))
 }
 
 fn another(place: usize) -> Refused {

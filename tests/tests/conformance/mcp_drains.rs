@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use fleet::{call::Effect, outcome::OutcomeWord, wire::code::Code};
+use fleet::{call::Effect, outcome::OutcomeWord, taken_back::TakenBack, wire::code::Code};
 use fleet_tests::wait::until_so;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -89,7 +89,7 @@ async fn a_program_that_answers_what_is_taken_back_goes_on() {
 async fn only_a_few_processes_live_on_beside_the_one_that_serves() {
     let scene = Scene::stdio("modern");
     let mut all = Vec::new();
-    for number in 1..=3 {
+    for number in 1..=4 {
         let runs = Runs::of(&scene, "tell", Effect::Once, 2).await;
         assert_eq!(scene.pids().len(), number);
         runs.stops[0].cancel();
@@ -102,6 +102,14 @@ async fn only_a_few_processes_live_on_beside_the_one_that_serves() {
         word(&outcome),
         (OutcomeWord::NotStarted, Some(Code::Unavailable)),
         "{outcome:?}"
+    );
+    let taken_back = outcome
+        .failure()
+        .and_then(|failure| failure.why_taken_back());
+    assert_eq!(
+        taken_back,
+        Some(TakenBack::NoResources),
+        "it costs no attempt"
     );
     fs::write(scene.path("tell"), "").unwrap();
     for runs in &mut all {
@@ -137,5 +145,40 @@ async fn a_large_request_that_is_taken_back_spoils_no_other() {
     let returned = waiting.join_next().await.unwrap().unwrap();
     assert_eq!(word(&returned.outcome), (OutcomeWord::Applied, None));
     assert_eq!(word(&scene.run("count", Effect::Once).await).1, None);
+    assert_eq!(scene.pids(), pids, "it is the same process");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_reads_nothing_is_not_ended_by_what_it_is_told() {
+    let scene = Scene::stdio("modern");
+    assert_eq!(word(&scene.run("count", Effect::Once).await).1, None);
+    let pids = scene.pids();
+    let hold = scene.path(&format!("{}.held", pids[0]));
+    fs::write(&hold, "").unwrap();
+    let mut writes = JoinSet::new();
+    let context = conformance::context(AMPLE);
+    writes.spawn(scene.prepared("tell", Effect::Once).run(context));
+    let holding = scene.path(&format!("{}.holding", pids[0]));
+    until_so("the program to read no further", async || holding.exists()).await;
+    let sent = async |bytes: usize| {
+        let arguments = json!({"a": "x".repeat(bytes)});
+        let short = conformance::context(Duration::from_millis(100));
+        let asked = scene.prepared_with("echo", Effect::Read, &arguments);
+        asked.run(short).await.outcome.word() == OutcomeWord::Unknown
+    };
+    // A pipe holds 64 KiB, and of a line up to 4 KiB it takes all or nothing. Less room is left in the end than a notification takes.
+    assert!(sent(61_500).await);
+    let mut bytes = 3_600;
+    while !sent(bytes).await {
+        bytes -= 25;
+    }
+    fs::remove_file(&hold).unwrap();
+    fs::write(scene.path("tell"), "").unwrap();
+    let returned = writes.join_next().await.unwrap().unwrap();
+    assert_eq!(
+        word(&returned.outcome),
+        (OutcomeWord::Applied, None),
+        "{returned:?}"
+    );
     assert_eq!(scene.pids(), pids, "it is the same process");
 }

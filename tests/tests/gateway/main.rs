@@ -6,6 +6,7 @@
 // In reading order.
 mod calls;
 
+mod askers;
 mod check;
 mod decisions;
 mod files;

@@ -135,7 +135,7 @@ impl Peer<'_> {
                 let session = greeting.session.as_ref();
                 target.tell(body, method, greeting.revision, session).await;
             }
-            Carrier::Stdio(process) => process.tell(body).await,
+            Carrier::Stdio(process) => process.tell(body),
         }
     }
 

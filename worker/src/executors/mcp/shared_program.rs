@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use fleet::{
     outcome::ToolFailure,
     said,
+    taken_back::TakenBack,
     wire::{code::Code, message::Message},
 };
 use secrecy::{ExposeSecret, SecretString};
@@ -24,9 +25,6 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 const LIVED: Duration = Duration::from_secs(60);
 /// How many programs of a server may live on for the calls that they have, beside the one that takes new ones.
 const RETIRED_MAX: usize = 3;
-
-/// The pause that a call is asked for which finds too many of them.
-const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The program of a server.
 #[derive(Debug, Default)]
@@ -161,14 +159,15 @@ impl SharedProgram {
         let has_slot = |retired: &Retired| {
             programs.is_none_or(|programs| retired.process.has_slot_of(programs))
         };
-        if self.retired.len() < RETIRED_MAX && self.retired.iter().all(has_slot) {
+        if self.retired.len() <= RETIRED_MAX && self.retired.iter().all(has_slot) {
             return Ok(Serves::Start);
         }
         let what = Message::fixed(
             "the MCP server is started again when processes of it have ended that other calls still have",
             "MCP 服务器要等其他调用占用的旧进程结束后才会重新启动",
         );
-        Err(ToolFailure::new(Code::Unavailable, what).with_retry_after(Some(BUSY_PAUSE)))
+        // Calls of others are the reason, so it costs a call no attempt: it waits.
+        Err(ToolFailure::new(Code::Unavailable, what).taken_back(TakenBack::NoResources))
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::{
     io::AsyncWriteExt,
     net::unix::pipe,
     sync::{OwnedMutexGuard, oneshot},
-    time::{Instant, timeout},
+    time::Instant,
 };
 use tokio_util::{sync::DropGuard, task::TaskTracker};
 
@@ -213,16 +213,20 @@ impl ServerProcess {
         }
     }
 
-    /// Sends a message that nobody answers, if that is possible at once.
-    pub(super) async fn tell(&self, mut body: Vec<u8>) {
+    /// Sends a message that nobody answers, if that is possible at once. A program that reads nothing meanwhile is left alone: others have
+    /// calls there, and it would not hear it.
+    pub(super) fn tell(&self, mut body: Vec<u8>) {
         body.push(b'\n');
-        if self.is_open()
-            && let Ok(mut stdin) = self.shared.stdin.try_lock()
-            && timeout(Duration::from_millis(100), stdin.write_all(&body))
-                .await
-                .is_err()
-        {
-            self.close();
+        if !self.is_open() {
+            return;
+        }
+        let Ok(stdin) = Arc::clone(&self.shared.stdin).try_lock_owned() else {
+            return;
+        };
+        match stdin.try_write(&body) {
+            Ok(wrote) if wrote < body.len() => self.finish(stdin, body.split_off(wrote)),
+            // Where it is closed, whoever reads from it says so.
+            Ok(_) | Err(_) => {}
         }
     }
 
