@@ -254,7 +254,7 @@ fn expired(facts: &Facts, history: &EndedFacts) -> Explanation {
         },
     ) = &history.attempt
     {
-        let (limit, longer) = time_limit(facts, last);
+        let (limit, longer) = time_limit(facts, last, "then");
         return because(
             Code::DeadlineExceeded.as_str(),
             format!("{over}, after attempt {number} had ended with {code}{limit}"),
@@ -420,7 +420,12 @@ const DEADLINE_SETTINGS: &str = "its caller sets the deadline (Toolfleet-Deadlin
 /// The limit that ended it, and where it is set; both are empty where none did.
 fn limit(facts: &Facts, history: &EndedFacts, code: Option<Code>) -> (String, String) {
     let (tool, attempt) = (&facts.tool, history.attempt.as_ref());
-    let of_attempt = attempt.map(|last| time_limit(facts, last));
+    let until = match code {
+        // Its own sentence names it.
+        Some(Code::DeadlineExceeded) => "then".to_owned(),
+        _other => format!("its deadline at {}", deadline(facts)),
+    };
+    let of_attempt = attempt.map(|last| time_limit(facts, last, &until));
     let (for_time, longer) = of_attempt.unwrap_or_default();
     let the_last = match for_time.as_str() {
         "" => String::new(),
@@ -441,7 +446,10 @@ fn limit(facts: &Facts, history: &EndedFacts, code: Option<Code>) -> (String, St
                 ", for another attempt would have begun after its deadline at {}{the_last}",
                 deadline(facts)
             ),
-            format!("; {DEADLINE_SETTINGS}{longer}"),
+            match longer.contains(DEADLINE_SETTINGS) {
+                true => longer,
+                false => format!("; {DEADLINE_SETTINGS}{longer}"),
+            },
         ),
         Some(Code::OutputTooLarge) => (
             String::new(),
@@ -451,9 +459,9 @@ fn limit(facts: &Facts, history: &EndedFacts, code: Option<Code>) -> (String, St
     }
 }
 
-/// How long an attempt had that was ended for its time, by which limit, and where that is set.
-fn time_limit(facts: &Facts, last: &Last) -> (String, String) {
-    let (Some(Code::Timeout), Some(given_ms), Some(until)) = (
+/// How long an attempt had that was ended for its time, by which limit, and where that is set; `until` is its call's deadline, in words.
+fn time_limit(facts: &Facts, last: &Last, until: &str) -> (String, String) {
+    let (Some(Code::Timeout), Some(given_ms), Some(ends_at)) = (
         last.code.as_deref().and_then(|code| code.parse().ok()),
         last.timeout_ms,
         last.until,
@@ -462,17 +470,14 @@ fn time_limit(facts: &Facts, last: &Last) -> (String, String) {
     };
     let (given, tool) = (seconds(time::Duration::milliseconds(given_ms)), &facts.tool);
     // A claim gives an attempt what its tool allows, and no more than is left to its deadline.
-    if until + CLAIM_ROUNDING < facts.deadline_at {
+    if ends_at + CLAIM_ROUNDING < facts.deadline_at {
         (
             format!(" after the {given} that its tool {tool} gives an attempt (timeout)"),
             format!("; a longer timeout in a new version of {tool} gives it more time"),
         )
     } else {
         (
-            format!(
-                " after {given}, which were left until its deadline at {}",
-                deadline(facts)
-            ),
+            format!(" after {given}, which were left until {until}"),
             format!("; {DEADLINE_SETTINGS}"),
         )
     }

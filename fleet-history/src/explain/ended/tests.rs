@@ -115,6 +115,12 @@ fn what_ended_says_why_and_what_can_be_done() {
                 "attempt": {"number": 2, "code": "timeout", "timeout_ms": 1500, "until": "2026-11-20T12:00:02Z"}}}),
         ),
         (
+            "no time for another attempt after one that took all that was left",
+            json!({"error_code": "deadline_exceeded", "ended": {
+                "message": "The call's time ran out.",
+                "attempt": {"number": 2, "code": "timeout", "timeout_ms": 4200, "until": "2026-11-20T12:00:04.999Z"}}}),
+        ),
+        (
             "answered too much",
             json!({"error_code": "output_too_large", "ended": {
                 "message": "The answer is too large.", "attempt": {"code": "output_too_large"}}}),
@@ -178,6 +184,13 @@ fn what_ended_says_why_and_what_can_be_done() {
             "expired after an attempt",
             expired(
                 &json!({"attempts": 2, "ended": {"attempt": {"number": 2, "worker": "worker-1", "code": "timeout"}}}),
+            ),
+        ),
+        (
+            "expired after an attempt that took all that was left",
+            expired(
+                &json!({"attempts": 2, "ended": {"attempt": {"number": 2, "worker": "worker-1", "code": "timeout",
+                    "timeout_ms": 4200, "until": "2026-11-20T12:00:04.999Z"}}}),
             ),
         ),
         (
