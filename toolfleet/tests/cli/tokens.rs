@@ -49,6 +49,12 @@ async fn a_token_is_made_shown_once_listed_and_revoked_without_nats() {
     );
     assert!(made.err.contains(&said), "{}", made.err);
     assert!(
+        made.err
+            .contains("every gateway takes it within two seconds"),
+        "{}",
+        made.err
+    );
+    assert!(
         made.err.contains("will see it within a few seconds"),
         "{}",
         made.err

@@ -82,7 +82,8 @@ impl CreateToken {
             let (id, name, allows) = (&token.token_id, &token.name, super::in_words(&token));
             output::print(secret.expose())?;
             output::warn(&format!(
-                "token {id} of {name}: {allows}; it is not shown again, so keep it now, or `toolfleet tokens revoke {id} --note WHY`"
+                "token {id} of {name}: {allows}; it is not shown again, so keep it now, or `toolfleet tokens revoke {id} --note WHY`; every gateway takes \
+                 it within two seconds"
             ));
         }
         bell::ring(&self.bus).await;
