@@ -177,6 +177,31 @@ pub async fn tool_version(
     .map_err(|error| StoreError::from_sqlx("read a tool", error))
 }
 
+/// Who applied the current version of a tool of an MCP server, if it has replaced this pin.
+///
+/// That is so where an earlier version has the pin and the current one has another.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn repinned_by(
+    postgres: impl PgExecutor<'_>,
+    tool: &ToolName,
+    pin: &str,
+) -> Result<Option<String>, StoreError> {
+    sqlx::query_scalar(
+        "SELECT newest.applied_by FROM toolfleet.tools newest
+         WHERE newest.tool = $1 AND newest.current AND newest.manifest->'executor'->'mcp'->>'pin' <> $2
+           AND EXISTS (SELECT FROM toolfleet.tools earlier WHERE earlier.tool = $1 AND earlier.version < newest.version
+                           AND earlier.manifest->'executor'->'mcp'->>'pin' = $2)",
+    )
+    .bind(tool.as_str())
+    .bind(pin)
+    .fetch_optional(postgres)
+    .await
+    .map_err(|error| StoreError::from_sqlx("look for an older pin", error))
+}
+
 /// Whether a version of this tool was ever applied.
 ///
 /// # Errors

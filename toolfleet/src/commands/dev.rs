@@ -11,7 +11,7 @@ use fleet::{
     canonical,
     config::{BusArgs, ConfigError, ParentArgs},
     ids::WorkerId,
-    manifest::{AnyManifest, Manifest, McpServer},
+    manifest::{AnyManifest, ExecutorSpec, Manifest, McpServer},
     process::asked_to_stop,
     store::{
         askers, mcp_servers,
@@ -25,9 +25,10 @@ use fleet::{
     },
     tokens::NewSecret,
 };
-use fleet_history::tools::{ToolVersion, tool_version};
+use fleet_history::tools::{ToolVersion, repinned_by, tool_version};
 use secrecy::SecretString;
 use serde_json::Value;
+use sqlx::PgConnection;
 
 use super::{
     children, connect,
@@ -36,6 +37,8 @@ use super::{
 };
 use crate::dev::{self, DevHooks, DevOptions, Screen};
 
+/// How what `dev` applies is marked, before the name of the file.
+const BY_DEV: &str = "dev: ";
 /// How often another program may take the version that this one is about to apply.
 const RACES_MAX: usize = 5;
 
@@ -154,7 +157,7 @@ async fn apply_file(
         Err(problems) => bail!(files::sentences("", &problems).join("; ")),
     };
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let by = format!("dev: {name}");
+    let by = format!("{BY_DEV}{name}");
     let mut connection = connect::writer(&SecretString::from(url)).await?;
     if let Some(reader) = worker::reader_of([&manifest]) {
         apply(&mut connection, &reader, &by).await?;
@@ -171,6 +174,11 @@ async fn apply_file(
             };
             return Ok(retired.map(line).into_iter().collect());
         };
+        if let Some(newest) = newest.filter(|newest| manifest.version <= newest.version)
+            && let Some(line) = older_pin(&manifest, newest.version, &mut connection).await?
+        {
+            return Ok(vec![line]);
+        }
         let next = Manifest {
             version,
             ..manifest.clone()
@@ -221,7 +229,7 @@ async fn apply_file(
 async fn apply_server(url: &str, server: &McpServer, file: &Path) -> anyhow::Result<Vec<String>> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let mut connection = connect::writer(&SecretString::from(url)).await?;
-    let by = format!("dev: {name}");
+    let by = format!("{BY_DEV}{name}");
     let applied = mcp_servers::apply(&mut connection, server, &by).await?;
     apply(&mut connection, &worker::discoverer_of(&server.queue), &by).await?;
     if applied == Applied::Unchanged {
@@ -248,6 +256,29 @@ fn bus_at(nats_url: &str) -> anyhow::Result<BusArgs> {
 
     let flags = Flags::try_parse_from(["dev", "--nats-url", nats_url]);
     Ok(flags.context("read TOOLFLEET_PREFIX")?.bus)
+}
+
+/// What is said of a file with a pin that a newer version has replaced; then its tool is left as it is.
+///
+/// A pin is copied from what an MCP server says and not written by hand. With the older one every call would fail as `tool_changed`. Where
+/// `dev` itself applied the newer version, the file was changed back since, and counts.
+async fn older_pin(
+    manifest: &Manifest,
+    newest: i32,
+    connection: &mut PgConnection,
+) -> anyhow::Result<Option<String>> {
+    let ExecutorSpec::Mcp(spec) = &manifest.executor else {
+        return Ok(None);
+    };
+    let name = &manifest.name;
+    let by = repinned_by(connection, name, &spec.pin).await?;
+    let by = by.filter(|by| !by.starts_with(BY_DEV));
+    Ok(by.map(|by| {
+        format!(
+            "{name}: left as it is: its pin is older than that of version {newest}, which {by} has applied; write that into the \
+             file (toolfleet tools show {name} prints it), or raise version in the file above {newest} to offer the older one"
+        )
+    }))
 }
 
 /// The version under which the content of this file must be applied; `None` if the newest version has it already.

@@ -2,6 +2,10 @@
 
 use std::{fs, path::Path};
 
+use fleet::{
+    manifest::parse,
+    store::tools::{Applied, apply},
+};
 use nix::sys::signal::Signal;
 use sqlx::{Connection, PgConnection};
 use tokio::{io::AsyncReadExt, time::timeout};
@@ -118,5 +122,55 @@ async fn what_the_only_manifest_of_a_tool_says_is_what_is_offered() {
     let mut dev = DevProcess::start(folder.path(), &flags).await;
     dev.printed().await;
     assert_eq!(versions(&dev).await, ["Old.", "New.", "Old."]);
+    dev.stop().await;
+}
+
+/// A tool of an MCP server with this pin, in JSON.
+fn pinned(version: i32, pin: &str) -> String {
+    format!(
+        r#"{{"name": "look", "version": {version}, "description": "{pin}", "effect": "once", "output": "content",
+            "input_schema": {{"type": "object"}},
+            "executor": {{"mcp": {{"server": "s", "tool": "look", "pin": "sha256:{}"}}}}}}"#,
+        pin.repeat(64)
+    )
+}
+
+#[tokio::test]
+async fn an_older_pin_is_not_put_over_a_newer_one_that_somebody_has_applied() {
+    let folder = folder(0o755);
+    let tools = folder.path().join("tools");
+    fs::create_dir(&tools).unwrap();
+    let server = r#"{"kind": "mcp_server", "name": "s", "version": 1, "transport": {"stdio": {"command": ["/bin/true"]}}}"#;
+    fs::write(tools.join("s.json"), server).unwrap();
+    let file = tools.join("look.json");
+    fs::write(&file, pinned(1, "a")).unwrap();
+    let flags = ["--workers", "0", "--tools", tools.to_str().unwrap()];
+    let mut dev = DevProcess::start(folder.path(), &flags).await;
+    dev.printed().await;
+    let mut ledger = PgConnection::connect(&dev.state().database_url)
+        .await
+        .unwrap();
+    // As `toolfleet tools apply` does with what `mcp discover` has written elsewhere.
+    let newer = parse(&pinned(2, "b")).unwrap();
+    let applied = apply(&mut ledger, &newer, "ada@example").await.unwrap();
+    assert_eq!(applied, Applied::Created);
+    drop(ledger);
+    dev.stop().await;
+
+    let mut dev = DevProcess::start(folder.path(), &flags).await;
+    let said = dev.printed().await;
+    assert!(
+        said.contains("tools: look.json: look: left as it is: its pin is older than that of version 2, which ada@example has applied"),
+        "{said}"
+    );
+    assert_eq!(versions(&dev).await, ["a", "b"]);
+
+    // Who wants the older one says so.
+    let draft = tools.join("look.draft");
+    fs::write(&draft, pinned(3, "a")).unwrap();
+    fs::rename(draft, &file).unwrap();
+    let said = line(&mut dev, "look: ").await;
+    assert!(said.ends_with("look: applied as version 3"), "{said}");
+    assert_eq!(versions(&dev).await, ["a", "b", "a"]);
     dev.stop().await;
 }
