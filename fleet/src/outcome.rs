@@ -170,6 +170,8 @@ pub struct ToolFailure {
     pub(crate) is_mark: bool,
     /// Whether the same call may be made once another tool was called, which the message names.
     pub(crate) is_early: bool,
+    /// Whether only an operator can mend it: see [`ToolFailure::for_operators`].
+    pub(crate) needs_operator: bool,
     /// Why the platform ended the attempt, where the tool was not the reason.
     pub(crate) taken_back: Option<TakenBack>,
     /// What the tool waits for: then it is no failure, unless the call cannot wait.
@@ -243,6 +245,7 @@ impl ToolFailure {
             details: None,
             is_mark: false,
             is_early: false,
+            needs_operator: false,
             taken_back: None,
             wanted: None,
         }
@@ -260,6 +263,19 @@ impl ToolFailure {
     pub const fn early(mut self) -> Self {
         self.is_early = true;
         self
+    }
+
+    /// Marks what goes on until an operator has mended it, as a credential that a remote does not take: no policy tries it again, and its
+    /// caller is not told that it may work later.
+    #[must_use]
+    pub const fn for_operators(mut self) -> Self {
+        self.needs_operator = true;
+        self
+    }
+
+    /// Whether it is [`ToolFailure::for_operators`].
+    pub const fn needs_operator(&self) -> bool {
+        self.needs_operator
     }
 
     /// In the language of its call.

@@ -15,6 +15,8 @@
 //! A `transaction` leaves nothing unknown. Every move of its call locks the row that its COMMIT needs, so a move proves that
 //! there is no effect and never will be (see [`Effect::may_doubt`]).
 //!
+//! What only an operator can mend ([`ToolFailure::needs_operator`]) is covered by no policy.
+//!
 //! A tool with a retry budget that has no token left ([`Tries::is_suppressed`]) is not tried again, with its own error; a write
 //! whose effect is unknown is, after the longest pause of its policy.
 //!
@@ -191,7 +193,7 @@ fn again(
             otherwise
         }
     };
-    if !tries.policy.covers(failure.code) {
+    if failure.needs_operator() || !tries.policy.covers(failure.code) {
         return give_up(RetryDecision::Fail);
     }
     if tries.spent >= tries.policy.attempts_max() {

@@ -3,11 +3,14 @@
 //! It is applied together with the first server of a queue, for the workers of that queue reach the server. An ordinary read: what was
 //! looked at, when and by whom is in the history.
 
+use std::time::Duration;
+
 use fleet::{
-    call::Effect,
+    call::{Effect, Language},
     ids::{QueueName, ServerName},
     manifest::{ExecutorSpec, Manifest},
     mcp::discover_name,
+    outcome::ToolFailure,
     secrets::Secrets,
 };
 use schemars::JsonSchema;
@@ -83,8 +86,21 @@ impl Tool for McpDiscover {
             found = executor.discover(&server, secrets, &tenant, until) => found,
             () = context.cancelled() => return Err(ToolError::not_started("the attempt had to end")),
         };
-        let tools = found.map_err(|failure| ToolError::not_started(failure.message.english()))?;
+        let tools = found.map_err(|failure| not_looked_at(&failure, context.language()))?;
         Ok(Discovered { tools })
+    }
+}
+
+/// Why the server was not looked at. Who has to mend something first is told at once.
+fn not_looked_at(failure: &ToolFailure, language: Language) -> ToolError {
+    let what = failure.message.told(language);
+    if failure.needs_operator() {
+        return ToolError::business(what);
+    }
+    let not_started = ToolError::not_started(what);
+    match failure.retry_after_ms {
+        Some(pause) => not_started.with_retry_after(Duration::from_millis(pause)),
+        None => not_started,
     }
 }
 

@@ -4,6 +4,7 @@ use super::*;
 use crate::wire::{code::Code, message::Message};
 
 mod budget;
+mod operators;
 
 fn outcome(word: OutcomeWord, code: Code) -> Outcome {
     let failure = ToolFailure::new(code, Message::verbatim("x"));

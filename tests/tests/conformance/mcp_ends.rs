@@ -122,7 +122,7 @@ async fn a_server_over_http_that_does_not_work_is_named() {
         (
             "401 Unauthorized\r\nContent-Type: application/json",
             r#"{"message": "bad token hunter/2-the-secret"}"#,
-            "the MCP server s let nobody in: it answered with status 401; the secrets of its manifest are in Authorization",
+            "the MCP server s let nobody in: it answered with status 401; an operator has to look at this header of its manifest, and its secret: Authorization (secret://TOKEN)",
             Some(r#"{"message": "bad token [secret]"}"#),
         ),
         (
@@ -151,6 +151,9 @@ async fn a_server_over_http_that_does_not_work_is_named() {
         assert_eq!(message, said);
         assert_eq!(details["server"], "s");
         assert_eq!(details["body"].as_str(), excerpt, "{details}");
+        // A wrong secret does not mend itself.
+        let needs_operator = outcome.failure().unwrap().needs_operator();
+        assert_eq!(needs_operator, head.starts_with("401"), "{head}");
     }
     let (scene, _secrets) = with_secret(&json!({"http": {"url": "http://127.0.0.1:9/mcp"}}));
     let (message, details) = failure(&scene.run("count", Effect::Once).await);

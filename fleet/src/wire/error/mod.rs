@@ -178,11 +178,13 @@ impl ErrorBody {
 
     /// The error of a failed attempt, for its caller.
     pub fn failed(failure: &ToolFailure, effect: EffectKnown, language: Language) -> Self {
+        let is_without_effect = matches!(effect, EffectKnown::None | EffectKnown::NotApplied);
         let advice = if failure.is_mended() {
             Advice::UseAnswer
-        } else if failure.is_early && matches!(effect, EffectKnown::None | EffectKnown::NotApplied)
-        {
+        } else if failure.is_early && is_without_effect {
             Advice::CallFirst
+        } else if failure.needs_operator && is_without_effect {
+            Advice::TellUser
         } else {
             Advice::of(failure.code, RequestStage::Ended(effect))
         };
@@ -284,6 +286,28 @@ mod tests {
                     with a new idempotency key if there was one: the same one repeats this answer.";
         assert_eq!(body.message, told);
         let doubt = ErrorBody::in_doubt(&early, Language::En);
+        assert_eq!(doubt.suggestion, Suggestion::DoNotRepeat);
+    }
+
+    #[test]
+    fn what_only_an_operator_can_mend_is_never_said_to_work_later() {
+        let what = Message::fixed("it let nobody in", "它拒绝访问");
+        let failure = ToolFailure::new(Code::Unavailable, what).for_operators();
+        for (effect, told) in [
+            (EffectKnown::None, "Nothing was changed."),
+            (EffectKnown::NotApplied, "The action was not carried out."),
+        ] {
+            let body = ErrorBody::failed(&failure, effect, Language::En);
+            assert_eq!(
+                (body.code, body.retryable, body.suggestion),
+                (Code::Unavailable, false, Suggestion::AskUser)
+            );
+            let told = format!(
+                "It let nobody in. {told} Tell the user; this cannot be solved by calling again."
+            );
+            assert_eq!(body.message, told);
+        }
+        let doubt = ErrorBody::in_doubt(&failure, Language::En);
         assert_eq!(doubt.suggestion, Suggestion::DoNotRepeat);
     }
 

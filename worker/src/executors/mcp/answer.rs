@@ -188,7 +188,7 @@ impl AnswerRules {
                 .with_retry_after(came.retry_after)
         };
         match status {
-            401 | 403 => Outcome::NotStarted(fail(Code::Unavailable, came.let_nobody_in())),
+            401 | 403 => Outcome::NotStarted(came.let_nobody_in()),
             404 if came.of_session => Outcome::NotStarted(fail(
                 Code::Unavailable,
                 Message::fixed(

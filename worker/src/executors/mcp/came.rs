@@ -3,7 +3,8 @@
 use fleet::{
     outcome::{Outcome, ToolFailure},
     said,
-    wire::message::Message,
+    secrets::Secrets,
+    wire::code::Code,
 };
 use serde_json::{Value, json};
 
@@ -47,9 +48,19 @@ pub(super) struct HttpStatus {
 pub(super) struct StatusFacts {
     /// The beginning of the body, without secrets.
     pub(super) excerpt: Option<String>,
-    /// The headers of the request whose values are secrets: names alone.
-    pub(super) secret_headers: Vec<String>,
+    /// The headers of the request whose values are secrets.
+    pub(super) secret_headers: Vec<SecretHeader>,
 }
+
+/// A header of a server's manifest whose value is a secret: their names alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SecretHeader {
+    pub(super) header: String,
+    pub(super) secret: String,
+}
+
+/// The most headers that are named.
+const NAMED_MAX: usize = 3;
 
 impl HttpStatus {
     /// What is kept with a failure.
@@ -61,20 +72,39 @@ impl HttpStatus {
         details
     }
 
-    /// That the server lets nobody in, and where its secrets are.
-    pub(super) fn let_nobody_in(&self) -> Message {
+    /// The failure of a request to a server that lets nobody in, with the headers of its manifest that an operator has to look at. A wrong
+    /// secret does not mend itself, but a server that names a pause wants nothing else.
+    pub(super) fn let_nobody_in(&self) -> ToolFailure {
         let status = self.status;
-        let headers = self.facts.secret_headers.join(", ");
-        if headers.is_empty() {
-            return said!(
-                "the MCP server let nobody in: it answered with status {status}, and its manifest has no secret in a header",
-                "MCP 服务器拒绝访问：它返回了状态码 {status}，而它的清单没有带密钥的请求头"
-            );
+        let secrets = &self.facts.secret_headers;
+        let of_secret = |SecretHeader { header, secret }: &SecretHeader| {
+            format!("{header} ({}{secret})", Secrets::SCHEME)
+        };
+        let named: Vec<String> = secrets.iter().take(NAMED_MAX).map(of_secret).collect();
+        let (headers, more) = (named.join(", "), secrets.len().saturating_sub(NAMED_MAX));
+        let what = match (secrets.len(), more) {
+            (0, _) => said!(
+                "the MCP server let nobody in: it answered with status {status}; an operator has to look at transport.http.headers of its manifest, which has no secret",
+                "MCP 服务器拒绝访问：它返回了状态码 {status}；需要运维人员检查清单中的 transport.http.headers，其中没有密钥"
+            ),
+            (1, _) => said!(
+                "the MCP server let nobody in: it answered with status {status}; an operator has to look at this header of its manifest, and its secret: {headers}",
+                "MCP 服务器拒绝访问：它返回了状态码 {status}；需要运维人员检查清单中的这个请求头和它的密钥：{headers}"
+            ),
+            (_, 0) => said!(
+                "the MCP server let nobody in: it answered with status {status}; an operator has to look at these headers of its manifest, and their secrets: {headers}",
+                "MCP 服务器拒绝访问：它返回了状态码 {status}；需要运维人员检查清单中的这些请求头和它们的密钥：{headers}"
+            ),
+            (_, more) => said!(
+                "the MCP server let nobody in: it answered with status {status}; an operator has to look at these headers of its manifest, and their secrets: {headers} and {more} more",
+                "MCP 服务器拒绝访问：它返回了状态码 {status}；需要运维人员检查清单中的这些请求头和它们的密钥：{headers} 以及另外 {more} 个"
+            ),
+        };
+        let failure = ToolFailure::new(Code::Unavailable, what).with_details(self.details());
+        match self.retry_after {
+            None => failure.for_operators(),
+            pause => failure.with_retry_after(pause),
         }
-        said!(
-            "the MCP server let nobody in: it answered with status {status}; the secrets of its manifest are in {headers}",
-            "MCP 服务器拒绝访问：它返回了状态码 {status}；清单中的密钥在请求头 {headers} 中"
-        )
     }
 }
 
@@ -136,5 +166,63 @@ impl Came {
             }
             Outcome::Applied { .. } => unreachable!("a request without a status has no result"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn came(headers: usize, retry_after: Option<Duration>) -> HttpStatus {
+        let header = |number: usize| SecretHeader {
+            header: format!("X-{number}"),
+            secret: format!("S{number}"),
+        };
+        HttpStatus {
+            status: 401,
+            error: None,
+            retry_after,
+            of_session: false,
+            facts: StatusFacts {
+                excerpt: None,
+                secret_headers: (1..=headers).map(header).collect(),
+            },
+        }
+    }
+
+    #[test]
+    fn who_is_not_let_in_reads_which_secrets_to_look_at() {
+        for (headers, said) in [
+            (
+                0,
+                "transport.http.headers of its manifest, which has no secret",
+            ),
+            (
+                1,
+                "this header of its manifest, and its secret: X-1 (secret://S1)",
+            ),
+            (
+                2,
+                "these headers of its manifest, and their secrets: X-1 (secret://S1), X-2 (secret://S2)",
+            ),
+            (
+                5,
+                "their secrets: X-1 (secret://S1), X-2 (secret://S2), X-3 (secret://S3) and 2 more",
+            ),
+        ] {
+            let failure = came(headers, None).let_nobody_in();
+            let message = failure.message.english();
+            assert!(message.ends_with(said), "{message}");
+            assert!(failure.needs_operator(), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_names_a_pause_is_asked_again_after_it() {
+        let failure = came(1, Some(Duration::from_secs(3))).let_nobody_in();
+        assert_eq!(failure.retry_after_ms, Some(3_000));
+        assert!(!failure.needs_operator());
     }
 }

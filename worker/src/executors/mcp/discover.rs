@@ -22,6 +22,7 @@ use super::{
     hear::Hear,
     list::KeptTools,
     peer::{Carrier, Peer},
+    standing,
     stdio::ServerProcess,
     way::ServerWay,
 };
@@ -92,7 +93,8 @@ impl McpExecutor {
         };
         let (_, Definitions(definitions)) = found.map_err(|failure| {
             let failure = carrier.instead_of_an_answer(failure);
-            failure.reworded(|text| redact(text, &masked))
+            let failure = failure.reworded(|text| redact(text, &masked));
+            standing::of_server(failure, &server.name)
         })?;
         Ok(definitions.into_iter().map(without_secrets).collect())
     }

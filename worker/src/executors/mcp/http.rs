@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::{
     aside,
-    came::{Came, HttpStatus, StatusFacts},
+    came::{Came, HttpStatus, SecretHeader, StatusFacts},
     cut::AttemptEnd,
     headers,
     hear::Hear,
@@ -52,7 +52,7 @@ pub(super) struct HttpTarget {
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
     /// Those of them whose values are secrets.
-    pub(super) secret_headers: Vec<String>,
+    pub(super) secret_headers: Vec<SecretHeader>,
     /// The secrets.
     pub(super) masked: Vec<SecretString>,
 }

@@ -370,15 +370,13 @@ pub(super) fn not_connected(came: Came) -> ToolFailure {
             ToolFailure::new(Code::Timeout, what)
         }
         Came::CutOff(why @ CutOff::Stopped(_)) => cut_off(why),
+        Came::Status(came) if matches!(came.status, 401 | 403) => came.let_nobody_in(),
         Came::Status(came) => {
             let status = came.status;
-            let what = match status {
-                401 | 403 => came.let_nobody_in(),
-                _ => said!(
-                    "the MCP server cannot be asked: it answered with status {status}",
-                    "MCP 服务器无法询问：它返回了状态码 {status}"
-                ),
-            };
+            let what = said!(
+                "the MCP server cannot be asked: it answered with status {status}",
+                "MCP 服务器无法询问：它返回了状态码 {status}"
+            );
             ToolFailure::new(Code::Unavailable, what)
                 .with_details(came.details())
                 .with_retry_after(came.retry_after)

@@ -16,7 +16,10 @@ use reqwest::{
 use secrecy::{ExposeSecret, SecretString};
 use tokio::time::Instant;
 
-use super::http::{Clients, HttpTarget};
+use super::{
+    came::SecretHeader,
+    http::{Clients, HttpTarget},
+};
 use crate::executors::{process::GuardCommand, redact::missing_secret};
 
 /// How a server is reached by one attempt.
@@ -84,8 +87,11 @@ impl ServerWay {
                 for (name, value) in headers {
                     let secret = resolve(value)?;
                     fields.insert(header_name(name)?, header_value(name, &secret)?);
-                    if is_secret(value) {
-                        secret_headers.push(name.clone());
+                    if let Some(named) = value.strip_prefix(Secrets::SCHEME) {
+                        secret_headers.push(SecretHeader {
+                            header: name.clone(),
+                            secret: named.to_owned(),
+                        });
                         masked.push(secret);
                     }
                 }
