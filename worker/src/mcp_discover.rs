@@ -45,7 +45,7 @@ pub(crate) struct Discovering {
 /// What the server says of its tools.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Discovered {
-    /// Each as the server defines it, without what is not pinned.
+    /// Each as the server defines it, without what is not pinned; one that cannot be read is its name, if that can be, and the reason.
     #[schemars(with = "Vec<Value>")]
     tools: Vec<Box<RawValue>>,
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 pub use super::draft::FieldChange;
 use super::{
-    DISCOVER,
+    DISCOVER, UNREADABLE,
     draft::{Described, shown},
     is_for_operators,
     name::name_of,
@@ -83,7 +83,8 @@ pub fn compare(
         .collect();
     for definition in definitions {
         let Some(upstream) = definition["name"].as_str() else {
-            found.push(unfit("", String::new(), "it has no name"));
+            let reason = definition[UNREADABLE].as_str().unwrap_or("it has no name");
+            found.push(unfit("", String::new(), reason));
             continue;
         };
         if !seen.insert(upstream) {

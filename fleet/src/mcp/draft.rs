@@ -6,7 +6,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{dialect::in_2020, pin::Pin};
+use super::{UNREADABLE, dialect::in_2020, pin::Pin};
 use crate::{
     call::Effect,
     invisible::{first_invisible, is_invisible},
@@ -93,6 +93,9 @@ impl Described<'_> {
 
     /// Why it can be no tool of the fleet, as far as the door does not say it.
     pub(super) fn is_unfit(&self) -> Option<String> {
+        if let Some(why) = self.unreadable() {
+            return Some(why.to_owned());
+        }
         let task = self.definition.pointer("/execution/taskSupport");
         if task == Some(&json!("required")) {
             return Some(
@@ -110,8 +113,16 @@ impl Described<'_> {
         })
     }
 
-    /// In what an applied manifest is not what the server says.
+    /// Why the worker could not read what the server says.
+    fn unreadable(&self) -> Option<&str> {
+        self.definition[UNREADABLE].as_str()
+    }
+
+    /// In what an applied manifest is not what the server says, where that could be read.
     pub(super) fn differing(&self, manifest: &Manifest) -> Vec<FieldChange> {
+        if self.unreadable().is_some() {
+            return Vec::new();
+        }
         let effect = (manifest.effect == Effect::Read && !self.is_read())
             .then(|| ("effect", json!("read"), json!("once")));
         let fields = [

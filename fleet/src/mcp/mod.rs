@@ -14,6 +14,8 @@ use crate::ids::{Label, QueueName, ToolName};
 pub(crate) const DISCOVER: &str = "mcp_discover";
 /// The tenant in whose name operators look at servers. No agent has a user of NATS for it, and a token needs the scope `admin`.
 pub const OPERATORS: &str = "_operator";
+/// The field of a definition, as `mcp_discover` tells it, with the reason why the worker could not read it. Servers have no such field.
+pub const UNREADABLE: &str = "unreadable";
 /// The most characters of a queue that stand in the name of a tool.
 const QUEUE_MAX: usize = 40;
 

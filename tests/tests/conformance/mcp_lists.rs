@@ -3,7 +3,7 @@
 use std::fs;
 
 use fleet::{call::Effect, outcome::OutcomeWord, wire::code::Code};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::mcp_scene::{Scene, word};
 
@@ -48,30 +48,35 @@ async fn a_list_that_changes_during_a_call_lets_that_end_and_stops_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_that_is_deeper_than_any_reader_goes_starts_nothing() {
-    let mut deep = json!({"type": "string"});
-    for _level in 0..60 {
-        deep = json!({"type": "array", "items": deep});
-    }
-    let mut tool =
-        json!({"name": "deep", "inputSchema": {"type": "object", "properties": {"a": deep}}});
-    for (nested, expected) in [(false, APPLIED), (true, NOT_ASKED)] {
-        let scene = Scene::http("modern");
-        if nested {
-            let inner = tool["inputSchema"]["properties"]["a"].take();
-            let levels = "[".repeat(200) + &inner.to_string() + &"]".repeat(200);
-            let text = tool
-                .to_string()
-                .replace("\"a\":null", &format!("\"a\":{levels}"));
-            assert!(
-                serde_json::from_str::<Value>(&text).is_err(),
-                "it is too deep"
+async fn a_tool_that_is_deeper_than_any_reader_goes_costs_no_other() {
+    let deep = |levels: usize| {
+        let (open, close) = ("[".repeat(levels), "]".repeat(levels));
+        format!(r#"{{"name": "deep", "inputSchema": {{"type": "object", "x": {open}{close}}}}}"#)
+    };
+    assert!(
+        serde_json::from_str::<Value>(&deep(200)).is_err(),
+        "it is too deep"
+    );
+    for levels in [60, 200] {
+        for scene in [
+            Scene::http("modern"),
+            Scene::http("legacy"),
+            Scene::stdio("modern"),
+            Scene::stdio("legacy"),
+        ] {
+            fs::write(scene.path("deep.tool"), deep(levels)).unwrap();
+            let outcome = scene.run("count", Effect::Once).await;
+            assert_eq!(word(&outcome), APPLIED, "{levels} {outcome:?}");
+            // Nobody knows what it is now, so it is not called.
+            let outcome = scene.run("deep", Effect::Once).await;
+            assert_eq!(
+                word(&outcome),
+                (OutcomeWord::DefiniteFailure, Some(Code::ToolChanged)),
+                "{levels} {outcome:?}"
             );
-            fs::write(scene.path("deep.tool"), text).unwrap();
-        } else {
-            fs::write(scene.path("deep.tool"), tool.to_string()).unwrap();
+            let why = outcome.failure().unwrap().message.english();
+            assert_eq!(why.contains("nested too deep"), levels == 200, "{why}");
+            assert_eq!((scene.effects(), scene.begun()), (1, 1));
         }
-        let outcome = scene.run("count", Effect::Once).await;
-        assert_eq!(word(&outcome), expected, "{outcome:?}");
     }
 }

@@ -20,6 +20,19 @@ const BEGINNING_MAX: usize = 16 * 1024;
 ///
 /// A sentence: not JSON, more than one value, or nested too deep. It quotes nothing.
 pub fn json(bytes: &[u8]) -> Result<(Box<RawValue>, Option<ToolFailure>), Message> {
+    let (value, flaw) = json_of_any_depth(bytes)?;
+    match too_deep(value.get(), DEPTH_MAX) {
+        Some(why) => Err(why),
+        None => Ok((value, flaw)),
+    }
+}
+
+/// The same, however deep it is nested: who keeps a part of it asks [`too_deep`] about that. Reading it costs no stack.
+///
+/// # Errors
+///
+/// A sentence: not JSON, or more than one value. It quotes nothing.
+pub fn json_of_any_depth(bytes: &[u8]) -> Result<(Box<RawValue>, Option<ToolFailure>), Message> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(Message::fixed("it is empty", "它是空的"));
     }
@@ -31,12 +44,6 @@ pub fn json(bytes: &[u8]) -> Result<(Box<RawValue>, Option<ToolFailure>), Messag
             "它不是单个 JSON 值（第 {line} 行，第 {column} 列）"
         )
     })?;
-    if depth(value.get()) > DEPTH_MAX {
-        return Err(said!(
-            "it is nested deeper than {DEPTH_MAX} levels",
-            "它的嵌套超过 {DEPTH_MAX} 层"
-        ));
-    }
     match mend(value.get()) {
         None => Ok((value, replaced.then(ToolFailure::mended))),
         Some(text) => {
@@ -45,6 +52,16 @@ pub fn json(bytes: &[u8]) -> Result<(Box<RawValue>, Option<ToolFailure>), Messag
             Ok((value, Some(ToolFailure::mended())))
         }
     }
+}
+
+/// That valid JSON is nested deeper than so many levels; `None`: it is not.
+pub fn too_deep(json: &str, levels: usize) -> Option<Message> {
+    (depth(json) > levels).then(|| {
+        said!(
+            "it is nested deeper than {levels} levels",
+            "它的嵌套超过 {levels} 层"
+        )
+    })
 }
 
 /// A tool's output as text without NUL; `true` if characters had to be replaced.
@@ -215,6 +232,9 @@ mod tests {
         serde_json::from_str::<Value>(&deepest).unwrap();
         assert!(json(nested(DEPTH_MAX + 1).as_bytes()).is_err());
         assert!(json(nested(1_000_000).as_bytes()).is_err());
+        let (deep, _) = json_of_any_depth(nested(1_000_000).as_bytes()).unwrap();
+        assert!(too_deep(deep.get(), 999_999).is_some());
+        assert!(too_deep(deep.get(), 1_000_000).is_none());
     }
 
     proptest! {

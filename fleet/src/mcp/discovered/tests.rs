@@ -382,6 +382,42 @@ fn what_can_only_be_called_as_a_task_of_an_old_revision_is_unfit() {
 }
 
 #[test]
+fn what_a_worker_could_not_read_is_unfit_with_its_reason_and_costs_no_other() {
+    let why = "inputSchema: it is nested deeper than 97 levels";
+    let deep = json!({"name": "deep", UNREADABLE: why});
+    let nameless = json!({UNREADABLE: "it is not what the protocol says"});
+    let server = server("untrusted");
+    let found = compare(&server, &[deep.clone(), nameless, tool("x")], &[], &[]);
+    let reason = |one: &FoundTool| match &one.standing {
+        Standing::Unfit { reason } => reason.clone(),
+        other => format!("{other:?}"),
+    };
+    let told: Vec<_> = found
+        .iter()
+        .map(|one| (one.upstream.as_str(), reason(one)))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("", "it is not what the protocol says".to_owned()),
+            ("deep", why.to_owned()),
+            ("x", "New".to_owned())
+        ]
+    );
+    // One that stands applied has changed, in what nobody can say.
+    let was = applied(&only(&tool("deep"), "untrusted"));
+    let found = compare(&server, &[deep], &[was], &[]);
+    assert_eq!(
+        found[0].standing,
+        Standing::Changed {
+            words_only: false,
+            unfit: Some(why.to_owned())
+        }
+    );
+    assert_eq!((&found[0].changes, &found[0].manifest), (&vec![], &None));
+}
+
+#[test]
 fn a_tool_that_was_retired_comes_back_with_the_next_version_and_its_own_name() {
     let mut retired = applied(&only(&tool("a"), "untrusted"));
     retired.version = 4;

@@ -2,7 +2,7 @@
 //!
 //! | what came | of a write |
 //! |---|---|
-//! | a result | applied |
+//! | a result | applied; its answer is no use where it is nested too deep |
 //! | a result with `isError` | the tool said no; unknown where its manifest says `errors: unknown` |
 //! | the same of another fleet, of a call that it did not decide, or whose effect it does not know | unknown |
 //! | the errors -32600 to -32602 and -32020 to -32022 | a definite failure |
@@ -255,13 +255,25 @@ impl AnswerRules {
             );
             return self.undecided(ToolFailure::new(Code::OutputInvalid, what));
         };
+        // There is an object around what is asked.
+        let too_deep = |kept: &RawValue| output::too_deep(kept.get(), output::DEPTH_MAX - 1);
+        let state = kind.request_state;
+        let deep = too_deep(&requests).or_else(|| too_deep(state.as_deref()?));
+        if let Some(why) = deep {
+            let what = said!(
+                "the MCP server wants to know something, and its question cannot be kept: {why}",
+                "MCP 服务器要求输入，但无法保存它的问题：{why}",
+                why
+            );
+            return self.undecided(ToolFailure::new(Code::OutputInvalid, what));
+        }
         let requests = requests.get();
         later::asks(InputWanted {
             requests: {
                 let requests = format!(r#"{{"inputRequests":{requests}}}"#);
                 veiled(&requests, &self.secrets).unwrap_or(requests)
             },
-            state: kind.request_state.map(|state| state.get().to_owned()),
+            state: state.map(|state| state.get().to_owned()),
         })
     }
 
@@ -276,22 +288,25 @@ impl AnswerRules {
             meta,
         }) = read
         else {
-            return unusable(
+            return unusable(&Message::fixed(
                 "its result is not what the protocol says",
                 "它的结果不符合协议",
-            );
+            ));
         };
         if is_error {
             let of_fleet = meta.and_then(|meta| serde_json::from_str::<FleetMeta>(meta.get()).ok());
             let in_doubt = of_fleet.is_some_and(|of_fleet| of_fleet.call.is_in_doubt());
             return self.said_no(content.as_deref(), in_doubt);
         }
+        if let Some(why) = output::too_deep(result.get(), output::DEPTH_MAX) {
+            return unusable(&why);
+        }
         let is_list = |content: &RawValue| content.get().trim_start().starts_with('[');
         if content.as_deref().is_some_and(|content| !is_list(content)) {
-            return unusable(
+            return unusable(&Message::fixed(
                 "its content is no list of blocks",
                 "它的 content 不是块的列表",
-            );
+            ));
         }
         let value = match (self.form, structured_content) {
             (AnswerForm::Content, structured) => {
@@ -363,8 +378,7 @@ impl AnswerRules {
 }
 
 /// The effect stands, and the answer cannot be used.
-fn unusable(english: &'static str, chinese: &'static str) -> Outcome {
-    let why = Message::fixed(english, chinese);
+fn unusable(why: &Message) -> Outcome {
     let what = said!(
         "the tool's answer cannot be used: {why}",
         "工具返回的结果无法使用：{why}",

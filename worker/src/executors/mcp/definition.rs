@@ -1,10 +1,17 @@
 //! What a server says of one tool: the fields that are pinned and whether it wants tasks, as it writes them, and nothing else. Pure.
+//!
+//! Each tool of a list is judged by itself: one that cannot be read costs none of the others.
 
+use fleet::mcp::UNREADABLE;
 use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{Map, Value, json, value::RawValue};
+
+use crate::executors::output;
 
 /// The most bytes of what is pinned of one tool. The door holds less, so none that is larger was ever applied.
 const DEFINITION_MAX: usize = 1024 * 1024;
+/// How deep each field may be nested: `mcp_discover` tells it three levels deep in its answer.
+const DEPTH_MAX: usize = output::DEPTH_MAX - 3;
 /// The most bytes of a name that is told of a tool whose definition cannot be read.
 const NAME_MAX: usize = 1024;
 
@@ -13,8 +20,13 @@ const NAME_MAX: usize = 1024;
 pub(super) enum ToolDefinition<'a> {
     /// The fields that are pinned, in the order of the protocol, and `execution`.
     Read(Vec<(&'static str, &'a RawValue)>),
-    /// It is too large, nested too deep or no definition; its name, where that much can be read.
-    Unreadable(Option<String>),
+    /// It is too large, nested too deep or no definition.
+    Unreadable {
+        /// Where that much can be read.
+        name: Option<String>,
+        /// Which of these, in words.
+        why: String,
+    },
 }
 
 #[derive(Deserialize)]
@@ -48,7 +60,8 @@ impl<'a> ToolDefinition<'a> {
         let text = Some(tool.get()).filter(|text| text.trim_start().starts_with('{'));
         let fields = text.and_then(|text| serde_json::from_str::<PinnedFields<'_>>(text).ok());
         let Some(fields) = fields else {
-            return Self::Unreadable(None);
+            let (name, why) = (None, "it is not what the protocol says".to_owned());
+            return Self::Unreadable { name, why };
         };
         let pinned = [
             ("name", fields.name),
@@ -64,11 +77,23 @@ impl<'a> ToolDefinition<'a> {
             .filter_map(|(name, field)| Some((name, field?)));
         let pinned: Vec<_> = pinned.collect();
         let bytes: usize = pinned.iter().map(|(_, field)| field.get().len()).sum();
-        if bytes > DEFINITION_MAX {
-            let name = fields.name.filter(|name| name.get().len() <= NAME_MAX);
-            return Self::Unreadable(name.and_then(|name| serde_json::from_str(name.get()).ok()));
+        let too_deep = |(field, json): &(&str, &RawValue)| {
+            let why = output::too_deep(json.get(), DEPTH_MAX)?;
+            Some(format!("{field}: {why}"))
+        };
+        let why = if bytes > DEFINITION_MAX {
+            Some(format!("it has more than {DEFINITION_MAX} bytes"))
+        } else {
+            pinned.iter().find_map(too_deep)
+        };
+        match why {
+            None => Self::Read(pinned),
+            Some(why) => {
+                let name = fields.name.filter(|name| name.get().len() <= NAME_MAX);
+                let name = name.and_then(|name| serde_json::from_str(name.get()).ok());
+                Self::Unreadable { name, why }
+            }
         }
-        Self::Read(pinned)
     }
 
     /// The tool's name, if it has one.
@@ -78,7 +103,7 @@ impl<'a> ToolDefinition<'a> {
                 let (_, name) = fields.iter().find(|(name, _)| *name == "name")?;
                 serde_json::from_str(name.get()).ok()
             }
-            Self::Unreadable(name) => name.clone(),
+            Self::Unreadable { name, .. } => name.clone(),
         }
     }
 
@@ -94,7 +119,7 @@ impl<'a> ToolDefinition<'a> {
         values.collect::<Option<Map<_, _>>>().map(Value::Object)
     }
 
-    /// As the server writes it; of one that cannot be read the name alone.
+    /// As the server writes it; of one that cannot be read the name and the reason.
     pub(super) fn written(&self) -> Box<RawValue> {
         let text = match self {
             Self::Read(fields) => {
@@ -102,10 +127,11 @@ impl<'a> ToolDefinition<'a> {
                 let fields = fields.map(|(name, field)| format!(r#""{name}":{}"#, field.get()));
                 format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
             }
-            Self::Unreadable(Some(name)) => {
-                format!(r#"{{"name":{}}}"#, Value::from(name.as_str()))
-            }
-            Self::Unreadable(None) => "{}".to_owned(),
+            Self::Unreadable {
+                name: Some(name),
+                why,
+            } => json!({ "name": name, UNREADABLE: why }).to_string(),
+            Self::Unreadable { name: None, why } => json!({ UNREADABLE: why }).to_string(),
         };
         RawValue::from_string(text).expect("an object is made of JSON")
     }
@@ -151,19 +177,43 @@ mod tests {
         let large = raw(&large);
         let read = ToolDefinition::read(&large);
         assert_eq!((read.name().as_deref(), read.value()), (Some("t"), None));
-        assert_eq!(read.written().get(), r#"{"name":"t"}"#);
-        let deep = format!(
-            r#"{{"name":"t","inputSchema":{}{}}}"#,
-            "[".repeat(500),
-            "]".repeat(500)
-        );
-        // The whole message is bounded in depth before this; here it costs its own tool alone.
-        let deep = raw(&deep);
-        assert_eq!(ToolDefinition::read(&deep).value(), None);
+        let written = |read: &ToolDefinition<'_>| -> Value {
+            serde_json::from_str(read.written().get()).unwrap()
+        };
+        let why = "it has more than 1048576 bytes";
+        assert_eq!(written(&read), json!({"name": "t", UNREADABLE: why}));
         for other in ["0", "[]", r#"["a"]"#, r#"{"name":1,"name":2}"#] {
             let other = raw(other);
             let read = ToolDefinition::read(&other);
-            assert_eq!((read.name(), read.written().get()), (None, "{}"), "{other}");
+            let why = "it is not what the protocol says";
+            assert_eq!(
+                (read.name(), written(&read)),
+                (None, json!({UNREADABLE: why})),
+                "{other}"
+            );
         }
+    }
+
+    #[test]
+    fn what_is_too_deep_for_an_answer_is_not_read_and_what_is_not_can_be_told() {
+        let nested = |levels: usize| {
+            let (open, close) = ("[".repeat(levels), "]".repeat(levels));
+            raw(&format!(r#"{{"name":"t","inputSchema":{open}{close}}}"#))
+        };
+        for levels in [DEPTH_MAX + 1, 500, 100_000] {
+            let deep = nested(levels);
+            let read = ToolDefinition::read(&deep);
+            assert_eq!((read.name().as_deref(), read.value()), (Some("t"), None));
+            let why = "inputSchema: it is nested deeper than 97 levels";
+            assert_eq!(
+                read.written().get(),
+                json!({"name": "t", UNREADABLE: why}).to_string()
+            );
+        }
+        let deepest = nested(DEPTH_MAX);
+        let read = ToolDefinition::read(&deepest);
+        assert!(read.value().is_some());
+        let answer = format!(r#"{{"tools":[{}]}}"#, read.written());
+        assert!(output::json(answer.as_bytes()).is_ok());
     }
 }

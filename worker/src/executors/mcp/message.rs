@@ -279,12 +279,15 @@ pub(super) fn no_message() -> Message {
 
 /// What the bytes are. A batch, a member that stands twice, and an answer with both a result and an error are nothing.
 ///
+/// A message may be nested as deep as it likes: one tool of a list that is too deep is none of the others' fault. Who keeps a part of one
+/// says how deep that may be.
+///
 /// # Errors
 ///
 /// A sentence: they are no message.
 pub(super) fn read(bytes: &[u8]) -> Result<Incoming, Message> {
     let none = no_message;
-    let (json, mended) = output::json(bytes)?;
+    let (json, mended) = output::json_of_any_depth(bytes)?;
     if !json.get().trim_start().starts_with('{') {
         return Err(none());
     }
@@ -421,6 +424,15 @@ mod tests {
             (r#"[{"id":1,"result":{}}]"#, "nothing"),
             (r#"{"id":1,"error":{"code":"x"}}"#, "nothing"),
             (r#"{"id":1}"#, "nothing"),
+            (
+                format!(
+                    r#"{{"id":1,"result":{}{}}}"#,
+                    "[".repeat(100_000),
+                    "]".repeat(100_000)
+                )
+                .as_str(),
+                "result",
+            ),
             ("oops", "nothing"),
             ("", "nothing"),
             ("7", "nothing"),

@@ -322,6 +322,47 @@ fn a_result_that_cannot_be_used_was_applied_all_the_same() {
 }
 
 #[test]
+fn what_is_nested_too_deep_is_what_it_says_and_no_answer() {
+    let deep = "[".repeat(200) + &"]".repeat(200);
+    let of = |result: &str| {
+        let message = format!(r#"{{"id":1,"result":{result}}}"#);
+        cells(|| answer(&message))
+    };
+    for result in [
+        format!(r#"{{"content":[],"structuredContent":{deep}}}"#),
+        format!(r#"{{"content":[{deep}]}}"#),
+        deep.clone(),
+    ] {
+        assert_eq!(of(&result), [("applied", "output_invalid"); 3], "{result}");
+    }
+    let no = format!(r#"{{"content":[{{"type":"text","text":"no"}}],"isError":true,"x":{deep}}}"#);
+    assert_eq!(
+        of(&no),
+        [
+            (NO, "tool_error"),
+            ("unknown", "tool_error"),
+            (NO, "tool_error")
+        ]
+    );
+    for asks in [
+        format!(r#"{{"resultType":"input_required","inputRequests":{{"a":{deep}}}}}"#),
+        format!(
+            r#"{{"resultType":"input_required","inputRequests":{{"a":1}},"requestState":{deep}}}"#
+        ),
+    ] {
+        assert_eq!(
+            of(&asks),
+            [
+                ("unknown", "output_invalid"),
+                ("unknown", "output_invalid"),
+                (NO, "output_invalid")
+            ],
+            "{asks}"
+        );
+    }
+}
+
+#[test]
 fn a_result_has_the_form_that_its_manifest_says() {
     let of = |form, result: &str| {
         let rules = AnswerRules {
