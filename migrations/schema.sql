@@ -3931,7 +3931,7 @@ CREATE VIEW toolfleet.dead_letters AS
    FROM ((toolfleet.finished_calls f
      LEFT JOIN toolfleet.worker_processes w USING (worker_id))
      LEFT JOIN toolfleet.tool_versions v ON (((v.tool = f.tool) AND (v.version = f.tool_version))))
-  WHERE ((f.error IS NOT NULL) AND (f.state = 'failed'::toolfleet.call_state) AND (f.outcome = 'system_error'::toolfleet.call_outcome) AND (f.effect_known = ANY (ARRAY['none'::toolfleet.effect_known, 'not_applied'::toolfleet.effect_known])) AND (f.probe_of IS NULL) AND (NOT (EXISTS ( SELECT
+  WHERE ((f.error IS NOT NULL) AND (f.state = 'failed'::toolfleet.call_state) AND (f.outcome = 'system_error'::toolfleet.call_outcome) AND (f.effect_known = ANY (ARRAY['none'::toolfleet.effect_known, 'not_applied'::toolfleet.effect_known])) AND (f.probe_of IS NULL) AND (f.tool <> 'mcp_discover'::text) AND (f.tool !~~ 'mcp\_discover\_%'::text) AND (NOT (EXISTS ( SELECT
            FROM toolfleet.call_marks m
           WHERE (m.call_id = f.call_id)))) AND ((f.effect = 'read'::toolfleet.effect) OR (NOT (EXISTS ( SELECT
            FROM toolfleet.ended_attempts a

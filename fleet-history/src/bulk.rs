@@ -8,6 +8,7 @@ use std::fmt;
 use fleet::{
     call::State,
     ids::CallId,
+    mcp,
     store::{StoreError, settle::SettledAs},
 };
 use sqlx::{PgPool, QueryBuilder};
@@ -63,6 +64,8 @@ pub enum LeftAlone {
     NotDead,
     /// The fleet made it, to ask about a call in doubt.
     Probe,
+    /// It looked at an MCP server, for an operator who has been told what came of it.
+    Look,
     /// Another call was made instead of it already.
     RetriedBefore,
     /// It was given up.
@@ -93,6 +96,7 @@ impl LeftAlone {
             Self::BusinessError => "business_error",
             Self::NotDead => "not_dead",
             Self::Probe => "probe",
+            Self::Look => "look",
             Self::RetriedBefore => "retried_before",
             Self::DiscardedBefore => "discarded_before",
             Self::Sensitive => "sensitive",
@@ -163,6 +167,7 @@ fn not_retried(call: &BulkCall, business: bool, asked: Option<State>) -> Option<
             LeftAlone::Succeeded,
         ),
         (call.is_probe, LeftAlone::Probe),
+        (is_look(call), LeftAlone::Look),
         (is(&call.effect_known, "unknown"), LeftAlone::EffectUnknown),
         (has_happened(call), LeftAlone::EffectHappened),
         (is(&call.marked, "retried"), LeftAlone::RetriedBefore),
@@ -204,6 +209,7 @@ fn not_discarded(call: &BulkCall) -> Option<LeftAlone> {
             LeftAlone::Succeeded,
         ),
         (call.is_probe, LeftAlone::Probe),
+        (is_look(call), LeftAlone::Look),
         (is(&call.effect_known, "unknown"), LeftAlone::EffectUnknown),
         (has_happened(call), LeftAlone::EffectHappened),
         (is(&call.marked, "retried"), LeftAlone::RetriedBefore),
@@ -211,6 +217,11 @@ fn not_discarded(call: &BulkCall) -> Option<LeftAlone> {
         (!has_failed, LeftAlone::NotDead),
     ];
     first(&reasons)
+}
+
+/// Whether one of the fleet's own tools ran it that look at MCP servers: looking anew is asking anew.
+fn is_look(call: &BulkCall) -> bool {
+    mcp::is_for_operators(&call.tool)
 }
 
 /// A late answer of an attempt is a proof, whatever the call was settled as.

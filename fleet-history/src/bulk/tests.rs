@@ -200,6 +200,13 @@ fn what_cannot_be_made_again_says_why() {
         ),
         (
             BulkCall {
+                tool: "mcp_discover_eu".to_owned(),
+                ..failed.clone()
+            },
+            LeftAlone::Look,
+        ),
+        (
+            BulkCall {
                 marked: Some("retried".to_owned()),
                 ..failed.clone()
             },

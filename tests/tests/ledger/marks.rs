@@ -2,6 +2,7 @@
 
 use fleet::{
     ids::CallId,
+    mcp,
     store::{
         DecisionError,
         marks::{self, CallMark, MarkVerdict, Marked, NewMarks},
@@ -13,15 +14,27 @@ use uuid::Uuid;
 
 use crate::support::Ledger;
 
-/// A call that ended so, with what is known of its effect; returns its id.
+/// A call of a tool that ended so, with what is known of its effect; returns its id.
 async fn ended(pool: &PgPool, state: &str, outcome: &str, known: &str, probe: bool) -> CallId {
+    ended_by("tool", pool, state, outcome, known, probe).await
+}
+
+/// The same of this tool.
+async fn ended_by(
+    tool: &str,
+    pool: &PgPool,
+    state: &str,
+    outcome: &str,
+    known: &str,
+    probe: bool,
+) -> CallId {
     let call = CallId::generate();
     sqlx::query(
         "INSERT INTO toolfleet.finished_calls (call_id, rev, from_state, state, outcome, source, effect_known, tenant, tool, \
              tool_version, effect, queue, priority, key_retention_ms, args, args_hash, error, language, accepted_at, deadline_at, \
              finished_at, queued_ms, run_ms, attempts, probe_of, actor, reason) \
          SELECT $1, 1, 'queued', $2::toolfleet.call_state, $3::toolfleet.call_outcome, 'error', $4::toolfleet.effect_known, 'tenant', \
-             'tool', 1, 'once', 'default', 1, 0, '{}', '', '{\"code\": \"timeout\"}', 'en', at, at, at, 0, 0, 0, $5, 'test', 'test' \
+             $6, 1, 'once', 'default', 1, 0, '{}', '', '{\"code\": \"timeout\"}', 'en', at, at, at, 0, 0, 0, $5, 'test', 'test' \
          FROM toolfleet.uuid_instant($1) at",
     )
     .bind(call.0)
@@ -29,6 +42,7 @@ async fn ended(pool: &PgPool, state: &str, outcome: &str, known: &str, probe: bo
     .bind(outcome)
     .bind(known)
     .bind(probe.then(Uuid::now_v7))
+    .bind(tool)
     .execute(pool)
     .await
     .unwrap();
@@ -79,6 +93,32 @@ async fn only_what_failed_by_the_system_without_an_effect_is_dead() {
         assert_eq!(told, MarkVerdict::NotDead, "{state} {outcome} {known}");
     }
     assert_eq!(dead(pool).await, [letter, not_applied]);
+}
+
+#[tokio::test]
+async fn a_look_at_an_mcp_server_is_no_dead_letter_however_it_failed() {
+    let ledger = Ledger::fresh().await;
+    let pool = &ledger.database.pool;
+    let mut letters = Vec::new();
+    for tool in [
+        "mcp_discover",
+        "mcp_discover_eu_1",
+        "mcp_discovery",
+        "mcp_discover1",
+        "mcp-discover_a",
+        "my_mcp_discover",
+    ] {
+        let call = ended_by(tool, pool, "failed", "system_error", "none", false).await;
+        // One rule, here and in the ledger.
+        if !mcp::is_for_operators(tool) {
+            letters.push(call);
+            continue;
+        }
+        let told = verdict(pool, CallMark::Discarded, call, None).await;
+        assert_eq!(told, MarkVerdict::NotDead, "{tool}");
+    }
+    assert_eq!(letters.len(), 4);
+    assert_eq!(dead(pool).await, letters);
 }
 
 #[tokio::test]
