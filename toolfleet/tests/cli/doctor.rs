@@ -33,7 +33,7 @@ fn doctor(database_url: &str, nats_url: &str, flags: &[&str]) -> Command {
 }
 
 /// What it says about one thing, each as `status: found`.
-fn said(ran: &Ran, check: &str) -> Vec<String> {
+pub(crate) fn said(ran: &Ran, check: &str) -> Vec<String> {
     let report = ran.json();
     let checks = report["checks"].as_array().unwrap().iter();
     let checks = checks.filter(|one| one["check"] == check);

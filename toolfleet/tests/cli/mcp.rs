@@ -4,7 +4,10 @@ use std::fs;
 
 use fleet::store::migrate::migrate;
 
-use crate::support::{folder, ledger, postgres, program, run};
+use crate::{
+    doctor::said,
+    support::{folder, ledger, nats, postgres, program, run},
+};
 
 const SERVER: &str = "{kind: mcp_server, name: tracker, version: 1, queue: eu-1, transport: {http: {url: 'https://mcp.example.com/mcp', headers: {Authorization: 'secret://TRACKER'}}}}\n";
 
@@ -197,4 +200,47 @@ async fn the_names_of_the_tools_that_look_are_the_fleets_own() {
         assert_eq!(linted.code, i32::from(is_own), "{name}: {}", linted.out);
         assert_eq!(linted.out.contains("the fleet's own"), is_own, "{name}");
     }
+}
+
+#[tokio::test]
+async fn doctor_says_nothing_of_the_tools_that_look() {
+    let folder = folder();
+    let (postgres, nats) = (
+        postgres(folder.path(), true).await,
+        nats(folder.path()).await,
+    );
+    migrate(&ledger(&postgres.url())).await.unwrap();
+    let on = |arguments: &[&str]| {
+        let mut command = program(arguments);
+        command
+            .current_dir(folder.path())
+            .env("DATABASE_URL", postgres.url())
+            .env("NATS_URL", nats.url());
+        run(command)
+    };
+    let file = |name: &str| folder.path().join(name);
+    fs::write(file("tracker.yaml"), SERVER).unwrap();
+    let applied = on(&["tools", "apply", "tracker.yaml"]);
+    assert!(applied.out.contains("mcp_discover_eu_1"), "{}", applied.out);
+    // The server leaves its queue, and the tool that looks stays there.
+    let moved = SERVER.replace("version: 1, queue: eu-1", "version: 2");
+    fs::write(file("tracker.yaml"), moved).unwrap();
+    let applied = on(&["tools", "apply", "tracker.yaml"]);
+    assert_eq!(applied.code, 0, "{}", applied.err);
+
+    let ran = on(&["doctor", "--json"]);
+    assert_eq!(said(&ran, "workers"), ["ok: no queue has tools yet"]);
+    assert_eq!(said(&ran, "tools"), [""; 0], "{}", ran.out);
+    let payload = said(&ran, "max_payload");
+    assert!(payload[0].starts_with("ok: "), "{payload:?}");
+
+    fs::write(file("create.yaml"), tool("tracker")).unwrap();
+    assert_eq!(on(&["tools", "apply", "create.yaml"]).code, 0);
+    let ran = on(&["doctor", "--json"]);
+    assert_eq!(
+        said(&ran, "workers"),
+        ["warn: queue eu-1 has no worker for tracker_create"]
+    );
+    nats.stop().await;
+    postgres.stop().await;
 }

@@ -89,7 +89,7 @@ fn judge_queue(
         some => format!(" ({})", listed(some)),
     };
     let tools = match tools {
-        [] => "for tools of earlier versions, or retired ones".to_owned(),
+        [] => "for tools of earlier versions, retired ones, or a look at an MCP server".to_owned(),
         tools => {
             let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
             format!("for {}", listed(&names))

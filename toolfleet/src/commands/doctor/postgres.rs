@@ -6,7 +6,8 @@ use fleet::{
     explain::Servers,
     ids::QueueName,
     manifest::ExecutorSpec,
-    registry::Registry,
+    mcp,
+    registry::{Registry, Tool},
     store::{
         PgPool, StoreError,
         health::{self, Doubts, Partitions, Server, Waiting, Worker},
@@ -35,11 +36,11 @@ pub(super) struct PostgresState {
 #[derive(Debug)]
 pub(super) struct Ledger {
     pub(super) pool: PgPool,
-    /// The tools of every queue.
+    /// The tools of every queue, but for those that look at MCP servers.
     pub(super) queues: BTreeMap<QueueName, Vec<OfferedTool>>,
     /// Tools that are statements on this database.
     pub(super) on_the_fleet: Vec<String>,
-    /// The largest answer that a tool may give, in bytes.
+    /// The largest answer that one of these tools may give, in bytes.
     pub(super) output_max: usize,
     pub(super) waiting: Vec<Waiting>,
     pub(super) workers: Vec<Worker>,
@@ -127,7 +128,8 @@ async fn look_into(
     let mut queues: BTreeMap<QueueName, Vec<OfferedTool>> =
         queues.map(|queue| (queue, Vec::new())).collect();
     let run = registry.all_offered().into_iter();
-    for tool in run.filter(|tool| !tool.manifest.is_run_by_client()) {
+    let run = run.filter(|tool| !tool.manifest.is_run_by_client() && !looks_at_servers(tool));
+    for tool in run {
         let tools = queues.entry(tool.manifest.queue.clone()).or_default();
         tools.push(OfferedTool {
             name: tool.manifest.name.to_string(),
@@ -142,7 +144,8 @@ async fn look_into(
     let on_the_fleet = on_the_fleet.filter(|manifest| is_on_the_fleet(&manifest.executor));
     let on_the_fleet = on_the_fleet.map(|manifest| manifest.name.to_string());
     let outputs = registry.all_current();
-    let outputs = outputs.iter().map(|tool| tool.manifest.output_limit);
+    let outputs = outputs.iter().filter(|tool| !looks_at_servers(tool));
+    let outputs = outputs.map(|tool| tool.manifest.output_limit);
     seen.ledger = Some(Ledger {
         queues,
         on_the_fleet: on_the_fleet.collect(),
@@ -153,6 +156,14 @@ async fn look_into(
         pool,
     });
     Ok(())
+}
+
+/// Whether it is one of the fleet's own tools that look at MCP servers.
+///
+/// They come with the first server of a queue and stay. An operator cannot change their manifests, so a finding about one would stay for
+/// ever. `toolfleet mcp discover` says itself when no worker has looked, and reads what was found from the ledger where no message carries it.
+fn looks_at_servers(tool: &Tool) -> bool {
+    mcp::is_for_operators(tool.manifest.name.as_str())
 }
 
 fn judge(facts: &ServerFacts, server: &Server) -> Vec<Check> {
