@@ -104,7 +104,7 @@ pub use self::{
     limits::Limits,
     message::{Language, Message},
     nearest::nearest,
-    parse::{ParseCode, ParseError, parse, parse_any},
+    parse::{ParseCode, ParseError, has_reserved_key, parse, parse_any},
     pointer::pointer_segment,
     schema::{Inner, Schema, SchemaProblem, count, inner, keywords, unfit_defaults},
     shorten::shorten,

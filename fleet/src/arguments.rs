@@ -3,7 +3,7 @@
 use ::arguments::ParseCode;
 pub use ::arguments::{
     Coercing, Coercion, Fitted, Inner, Level, Limits, ParseError, Rule, Schema, SchemaProblem,
-    Violation, Violations, count, inner, parse, parse_any,
+    Violation, Violations, count, has_reserved_key, inner, parse, parse_any,
 };
 pub(crate) use ::arguments::{
     WRAPPERS, keywords, nearest, pointer_segment, shorten, unfit_defaults,

@@ -38,6 +38,7 @@ mod desk;
 mod listed;
 mod referents;
 mod submit;
+mod value;
 mod wait;
 mod when_left;
 

@@ -6,15 +6,19 @@
 mod cursor;
 mod error;
 mod fault;
+mod reserved;
 mod string;
 
 use serde_json::{Map, Number, Value, map::Entry};
 
-pub use self::error::{ParseCode, ParseError};
 use self::{
     cursor::Cursor,
     fault::{Expected, Fault, Parsed, truncated},
     string::Text,
+};
+pub use self::{
+    error::{ParseCode, ParseError},
+    reserved::has_reserved_key,
 };
 use crate::{
     limits::Limits,
@@ -183,7 +187,7 @@ impl Cursor<'_> {
         }
         // serde_json writes numbers and raw values as objects with these keys, so a stored object would be read back as
         // something else.
-        if key.starts_with("$serde_json::private::") {
+        if key.starts_with(reserved::KEYS) {
             let message = Message::fixed(
                 "this key is reserved; use another one",
                 "这个键是保留键；请改用其他键",

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub use super::draft::FieldChange;
 use super::{
@@ -81,6 +81,7 @@ pub fn compare(
         .flatten()
         .map(|manifest| (manifest.name.to_string(), 1))
         .collect();
+    let twice = listed_twice(definitions);
     for definition in definitions {
         let Some(upstream) = definition["name"].as_str() else {
             let reason = definition[UNREADABLE].as_str().unwrap_or("it has no name");
@@ -88,10 +89,9 @@ pub fn compare(
             continue;
         };
         if !seen.insert(upstream) {
-            let name = name_of(server, upstream);
-            found.push(unfit(upstream, name, "the server lists this name twice"));
             continue;
         }
+        let definition = twice.get(upstream).unwrap_or(definition);
         if let Some(manifests) = known.get(upstream) {
             for manifest in manifests {
                 let name = manifest.name.to_string();
@@ -151,6 +151,18 @@ fn by_upstream(manifests: &[Manifest]) -> BTreeMap<&str, Vec<&Manifest>> {
         }
     }
     known
+}
+
+/// The names that the server lists more than once, each as what cannot be read: no worker calls one of them.
+fn listed_twice(definitions: &[Value]) -> BTreeMap<&str, Value> {
+    let (mut seen, mut twice) = (BTreeSet::new(), BTreeMap::new());
+    for name in definitions.iter().filter_map(|one| one["name"].as_str()) {
+        if !seen.insert(name) {
+            let why = "the server lists this name twice";
+            twice.insert(name, json!({ "name": name, UNREADABLE: why }));
+        }
+    }
+    twice
 }
 
 fn unfit(upstream: &str, name: String, reason: &str) -> FoundTool {

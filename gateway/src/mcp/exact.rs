@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use fleet::invisible::{is_invisible, is_other_blank, is_seldom_seen};
-use serde_json::Value;
+
+use crate::value;
 
 /// The most bytes of arguments that are shown: longer ones nobody reads in a form.
 const SHOWN_MAX: usize = 16 * 1024;
@@ -11,7 +12,7 @@ const SHOWN_MAX: usize = 16 * 1024;
 /// The arguments as somebody has to see them who decides: what is not seen, or looks like something else, is an escape. `None`: they are
 /// too long for anybody to read them, or cannot be read.
 pub(super) fn exact(arguments: &[u8]) -> Option<String> {
-    let read: Value = serde_json::from_slice(arguments).ok()?;
+    let read = value::read(arguments)?;
     let pretty = serde_json::to_string_pretty(&read).ok()?;
     let mut shown = String::with_capacity(pretty.len());
     let mut before = None;
@@ -42,6 +43,8 @@ pub(super) fn exact(arguments: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     #[test]

@@ -216,8 +216,8 @@ pub(super) fn of_protocol(
     let outer = members(&Bytes::copy_from_slice(requests.get().as_bytes()))?;
     let inner = members(outer.get("inputRequests")?)?;
     let read = inner.iter().map(|(name, request)| {
-        // A person would take it for a question of the fleet's own.
-        if name == APPROVAL {
+        // A person would take it for a question of the fleet's own, or for another one of the tool's.
+        if name == APPROVAL || !is_seen(name) {
             return None;
         }
         let read = members(request)?;
@@ -288,7 +288,9 @@ mod tests {
             asked["params"]["message"],
             "The tool pay asks: Your password?"
         );
-        assert!(read(&json!({ "approval": form })).is_none());
+        for name in ["approval", "approval\u{200b}", "a\u{202e}"] {
+            assert!(read(&json!({ name: form })).is_none(), "{name:?}");
+        }
         let params =
             json!({"messages": [], "maxTokens": 1_000_000, "includeContext": "allServers"});
         let model = json!({"method": "sampling/createMessage", "params": params});

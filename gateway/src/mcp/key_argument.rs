@@ -12,7 +12,7 @@ use fleet::{
 use serde_json::{Value, json};
 
 use super::members::{NoMembers, RawMembers};
-use crate::refusal::Refused;
+use crate::{refusal::Refused, value};
 
 /// Its name, where the tool has none of that name.
 const NAME: &str = "idempotency_key";
@@ -90,17 +90,17 @@ pub(super) fn take(
         return Ok((None, arguments.clone()));
     };
     let rest = members.without(name);
-    match serde_json::from_slice::<Value>(value) {
-        Ok(Value::Null) => Ok((None, rest)),
-        Ok(Value::String(text)) if text.trim().is_empty() => Ok((None, rest)),
-        Ok(Value::String(text)) => match text.parse() {
+    match value::read(value) {
+        Some(Value::Null) => Ok((None, rest)),
+        Some(Value::String(text)) if text.trim().is_empty() => Ok((None, rest)),
+        Some(Value::String(text)) => match text.parse() {
             Ok(key) => Ok((Some(key), rest)),
             Err(bad) => {
                 let refused = Refused::name(Code::InvalidIdempotencyKey, &bad);
                 Err(refused.at(format!("/{name}")))
             }
         },
-        Ok(_) | Err(_) => {
+        Some(_) | None => {
             let what = Message::fixed("an idempotency key must be a string", "幂等键必须是字符串");
             Err(Refused::new(Code::InvalidIdempotencyKey, what).at(format!("/{name}")))
         }

@@ -16,7 +16,7 @@ use super::{
     rpc::{RpcError, RpcReply, SERVER_INFO, completed, result_type, server_info},
     serve::{NoResult, ServedRequest},
 };
-use crate::headers::Speaker;
+use crate::{headers::Speaker, value};
 
 /// The prompt with what a model should know of the fleet.
 const INSTRUCTIONS: &str = "toolfleet_instructions";
@@ -151,7 +151,7 @@ impl PromptForm {
 
     /// What its user has said, as values of a prompt.
     fn answered(&self, response: &[u8]) -> Result<BTreeMap<String, String>, RpcError> {
-        let read: Value = serde_json::from_slice(response).map_err(|_no_json| no_answer())?;
+        let read = value::read(response).ok_or_else(no_answer)?;
         if read["action"] != "accept" {
             let what = Message::fixed(
                 "the user has not answered what this prompt asks",

@@ -76,13 +76,18 @@ pub(super) fn are_taken(request: &RpcRequest) -> bool {
     #[derive(Deserialize)]
     struct DeclaredExtensions {
         #[serde(default)]
-        extensions: HashMap<String, Value>,
+        extensions: HashMap<String, Box<RawValue>>,
     }
 
     let declared = request.meta.get(META_CAPABILITIES);
     let declared =
         declared.and_then(|declared| serde_json::from_slice::<DeclaredExtensions>(declared).ok());
-    declared.is_some_and(|declared| declared.extensions.get(TASKS).is_some_and(Value::is_object))
+    declared.is_some_and(|declared| {
+        declared
+            .extensions
+            .get(TASKS)
+            .is_some_and(|of| of.get().starts_with('{'))
+    })
 }
 
 /// What is missing of a client that cannot take a task.

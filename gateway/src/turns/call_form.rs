@@ -7,7 +7,7 @@ use fleet::{
 };
 use serde_json::{Value, value::RawValue};
 
-use crate::{form::Fields, refusal::Refused};
+use crate::{form::Fields, refusal::Refused, value};
 
 /// The type of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,18 +108,18 @@ fn check_headers(fields: &Fields, place: usize) -> Result<(), Refused> {
 }
 
 /// The value as a header has it; `None`: it says nothing.
-fn line(value: &RawValue, kind: FieldKind) -> Result<Option<String>, Message> {
+fn line(field: &RawValue, kind: FieldKind) -> Result<Option<String>, Message> {
     // What no program reads the door refuses by itself.
-    let Ok(read) = serde_json::from_str::<Value>(value.get()) else {
+    let Some(read) = value::read(field.get().as_bytes()) else {
         return Ok(None);
     };
     match (read, kind) {
         (Value::Null, _) => Ok(None),
         (Value::String(text), FieldKind::Text) => Ok(Some(text)),
         (Value::Number(number), FieldKind::Number) => Ok(Some(number.to_string())),
-        (Value::Object(_), FieldKind::Object) => Ok(Some(value.get().to_owned())),
+        (Value::Object(_), FieldKind::Object) => Ok(Some(field.get().to_owned())),
         (Value::Array(_), FieldKind::Texts) => {
-            let texts = serde_json::from_str::<Vec<String>>(value.get());
+            let texts = serde_json::from_str::<Vec<String>>(field.get());
             let texts = texts.map_err(|_other| LIST)?;
             Ok((!texts.is_empty()).then(|| texts.join(",")))
         }

@@ -8,13 +8,14 @@ use fleet::{
     said,
     wire::{code::Code, message::Message},
 };
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{json, value::RawValue};
 
 use super::output_form::{NAMES, checked, wrong};
 use crate::{
     form::{Fields, Listed},
     refusal::Refused,
     speaker::CALLS_MAX,
+    value,
 };
 
 /// How many bytes of a hash say which output it is.
@@ -109,7 +110,7 @@ fn hash_of(fields: &Fields) -> String {
         .filter(|name| !NAMES.contains(name))
         .filter_map(|name| {
             let text = fields.values(name).next()?.get();
-            let value = serde_json::from_str::<Value>(text).ok();
+            let value = value::read(text.as_bytes());
             let text = value.map_or_else(|| text.to_owned(), |value| canonical::to_text(&value));
             Some((name, text))
         })

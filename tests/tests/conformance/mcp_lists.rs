@@ -80,3 +80,29 @@ async fn a_tool_that_is_deeper_than_any_reader_goes_costs_no_other() {
         }
     }
 }
+
+/// `serde_json` reads what stands in such a key as JSON of its own, whose levels no count of the text's levels has: layer by layer it takes
+/// more stack than a thread has, which ends the worker with all that runs there.
+#[tokio::test(flavor = "multi_thread")]
+async fn json_within_the_definition_of_a_tool_costs_no_other_and_no_worker() {
+    let mut layers = "1".to_owned();
+    for _layer in 0..60 {
+        let text = layers.replace('\\', "\\u005c").replace('"', "\\u0022");
+        let (open, close) = ("[".repeat(80), "]".repeat(80));
+        layers = format!(r#"{open}{{"$serde_json::private::RawValue":"{text}"}}{close}"#);
+    }
+    let definition =
+        format!(r#"{{"name": "deep", "inputSchema": {{"type": "object", "x": {layers}}}}}"#);
+    for scene in [Scene::http("modern"), Scene::stdio("legacy")] {
+        fs::write(scene.path("deep.tool"), &definition).unwrap();
+        let outcome = scene.run("count", Effect::Once).await;
+        assert_eq!(word(&outcome), APPLIED, "{outcome:?}");
+        let outcome = scene.run("deep", Effect::Once).await;
+        assert_eq!(
+            word(&outcome),
+            (OutcomeWord::DefiniteFailure, Some(Code::ToolChanged)),
+            "{outcome:?}"
+        );
+        assert_eq!((scene.effects(), scene.begun()), (1, 1));
+    }
+}

@@ -225,11 +225,12 @@ async fn what_a_server_says_of_its_tools_is_told_without_its_secrets() {
     fs::write(upstream.path("count.tool"), told.to_string()).unwrap();
     let found = upstream.discover(&fleet, &[]).await;
     let one = found.iter().find(|one| one.upstream == "count").unwrap();
-    let manifest = one.manifest.as_ref().unwrap().to_string();
+    // What is veiled has no pin, so it can be applied by nobody.
     assert!(
-        manifest.contains("[secret]") && !manifest.contains(SECRET),
-        "{manifest}"
+        matches!(&one.standing, Standing::Unfit { reason } if reason.contains("secret")),
+        "{one:?}"
     );
+    assert!(!format!("{found:?}").contains(SECRET), "{found:?}");
     let kept = "SELECT count(*) FROM toolfleet.calls WHERE result::text LIKE '%hunter2%'";
     assert_eq!(fleet.count(kept).await, 0);
 }

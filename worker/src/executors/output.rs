@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use fleet::{outcome::ToolFailure, said, wire::message::Message};
+use fleet::{arguments::has_reserved_key, outcome::ToolFailure, said, wire::message::Message};
 use serde_json::value::{RawValue, to_raw_value};
 
 /// How deep a tool's answer may be nested: readers usually stop at 128, and envelopes are put around it.
@@ -21,13 +21,13 @@ const BEGINNING_MAX: usize = 16 * 1024;
 /// A sentence: not JSON, more than one value, or nested too deep. It quotes nothing.
 pub fn json(bytes: &[u8]) -> Result<(Box<RawValue>, Option<ToolFailure>), Message> {
     let (value, flaw) = json_of_any_depth(bytes)?;
-    match too_deep(value.get(), DEPTH_MAX) {
+    match unreadable(value.get(), DEPTH_MAX) {
         Some(why) => Err(why),
         None => Ok((value, flaw)),
     }
 }
 
-/// The same, however deep it is nested: who keeps a part of it asks [`too_deep`] about that. Reading it costs no stack.
+/// The same, however deep it is nested: who keeps a part of it asks [`unreadable`] about that. Reading it costs no stack.
 ///
 /// # Errors
 ///
@@ -54,12 +54,19 @@ pub fn json_of_any_depth(bytes: &[u8]) -> Result<(Box<RawValue>, Option<ToolFail
     }
 }
 
-/// That valid JSON is nested deeper than so many levels; `None`: it is not.
-pub fn too_deep(json: &str, levels: usize) -> Option<Message> {
-    (depth(json) > levels).then(|| {
-        said!(
+/// Why valid JSON is read as no value here: it is nested deeper than so many levels, or has a key that `serde_json` reads as JSON of its own,
+/// which no count of levels bounds. `None`: it may be read.
+pub fn unreadable(json: &str, levels: usize) -> Option<Message> {
+    if depth(json) > levels {
+        return Some(said!(
             "it is nested deeper than {levels} levels",
             "它的嵌套超过 {levels} 层"
+        ));
+    }
+    has_reserved_key(json.as_bytes()).then(|| {
+        Message::fixed(
+            "it has a key that begins with $serde_json::private::, which is reserved",
+            "它有一个以 $serde_json::private:: 开头的键，这是保留的",
         )
     })
 }
@@ -233,8 +240,24 @@ mod tests {
         assert!(json(nested(DEPTH_MAX + 1).as_bytes()).is_err());
         assert!(json(nested(1_000_000).as_bytes()).is_err());
         let (deep, _) = json_of_any_depth(nested(1_000_000).as_bytes()).unwrap();
-        assert!(too_deep(deep.get(), 999_999).is_some());
-        assert!(too_deep(deep.get(), 1_000_000).is_none());
+        assert!(unreadable(deep.get(), 999_999).is_some());
+        assert!(unreadable(deep.get(), 1_000_000).is_none());
+    }
+
+    /// Sixty texts within one another, each nested as deep as may be: read as a value, it takes more stack than a thread has.
+    #[test]
+    fn json_within_a_reserved_key_is_not_read() {
+        let mut json = "1".to_owned();
+        for _layer in 0..60 {
+            let text = json.replace('\\', "\\u005c").replace('"', "\\u0022");
+            let (open, close) = ("[".repeat(80), "]".repeat(80));
+            json = format!(r#"{open}{{"$serde_json::private::RawValue":"{text}"}}{close}"#);
+        }
+        let why = super::json(json.as_bytes()).unwrap_err();
+        assert!(why.english().contains("reserved"), "{}", why.english());
+        let escaped = r#"{"\u0024serde_json::private::Number":"x"}"#;
+        assert!(super::json(escaped.as_bytes()).is_err());
+        assert!(super::json(br#"{"a":"$serde_json::private::Number"}"#).is_ok());
     }
 
     proptest! {

@@ -1,7 +1,9 @@
 //! `toolfleet mcp discover`.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -88,17 +90,15 @@ fn write_all(folder: &Path, found: &[FoundTool], applied: &[Manifest]) -> anyhow
             continue;
         };
         let path = folder.join(format!("{}.json", one.name));
-        let old = match fs::read_to_string(&path) {
-            Ok(text) => Some(text),
-            Err(problem) if problem.kind() == io::ErrorKind::NotFound => None,
-            Err(problem) => {
-                return Err(problem).with_context(|| format!("read {}", path.display()));
-            }
-        };
         let standing = applied
             .iter()
             .find(|applied| applied.name.as_str() == one.name);
-        if old.is_some_and(|old| !may_be_replaced(&old, standing, manifest)) {
+        let is_free = match old(&path) {
+            OldFile::None => true,
+            OldFile::Text(text) => may_be_replaced(&text, standing, manifest),
+            OldFile::Other => false,
+        };
+        if !is_free {
             written.left.push(path);
             continue;
         }
@@ -106,11 +106,41 @@ fn write_all(folder: &Path, found: &[FoundTool], applied: &[Manifest]) -> anyhow
             .with_context(|| format!("make the folder {}", folder.display()))?;
         // With what nobody sees as escapes: somebody looks at it before it is applied.
         let text = pretty(&manifest.to_string());
-        fs::write(&path, format!("{text}\n"))
+        replace(&path, &format!("{text}\n"))
             .with_context(|| format!("write {}", path.display()))?;
         written.count += 1;
     }
     Ok(written)
+}
+
+/// What stands where a file is to be written.
+enum OldFile {
+    None,
+    Text(String),
+    /// A link, which may lead anywhere, a folder, a pipe, or no text.
+    Other,
+}
+
+fn old(path: &Path) -> OldFile {
+    match fs::symlink_metadata(path) {
+        Ok(there) if there.is_file() => {
+            fs::read_to_string(path).map_or(OldFile::Other, OldFile::Text)
+        }
+        Err(problem) if problem.kind() == io::ErrorKind::NotFound => OldFile::None,
+        Ok(_) | Err(_) => OldFile::Other,
+    }
+}
+
+/// Writes a file as a whole, in the place of the one of this name and never through it: `toolfleet dev` may be reading the folder.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut new = tempfile::Builder::new()
+        .prefix(".toolfleet-")
+        .permissions(fs::Permissions::from_mode(0o644))
+        .tempfile_in(folder)?;
+    new.write_all(text.as_bytes())?;
+    new.persist(path)?;
+    Ok(())
 }
 
 /// Whether a file has nothing that is not applied already, or is what would be written.
@@ -200,6 +230,18 @@ mod tests {
             assert_eq!((written.count, written.left.len()), (1, 0));
             assert_eq!((read().version, read().description.as_str()), (4, "Two."));
         }
+        // What is no file of ours is nobody's to write through.
+        let outside = folder.path().join("outside");
+        let linked = folder.path().join("linked");
+        fs::create_dir(&linked).expect("a folder");
+        std::os::unix::fs::symlink(&outside, linked.join("s_t.json")).expect("a link");
+        let written = write_all(&linked, &second, &applied).expect("looked");
+        assert_eq!((written.count, written.left.len()), (0, 1));
+        assert!(!outside.exists());
+        let odd = folder.path().join("odd");
+        fs::create_dir_all(odd.join("s_t.json")).expect("a folder");
+        let written = write_all(&odd, &second, &applied).expect("looked");
+        assert_eq!((written.count, written.left.len()), (0, 1));
         // What somebody has changed since is theirs.
         let mut own = json!(read());
         own["timeout"] = json!("7s");

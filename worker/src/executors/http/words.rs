@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
-use crate::executors::redact::redact;
+use crate::executors::{output, redact::redact};
 use serde_json::Value;
 use time::{OffsetDateTime, format_description::well_known::Rfc2822};
 
@@ -15,7 +15,8 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
 ///
 /// `None` when there are none, or the body is not JSON: a page of HTML is no message.
 pub(super) fn message(body: &[u8], secrets: &[SecretString]) -> Option<String> {
-    let body: Value = serde_json::from_slice(body).ok()?;
+    let (body, _mended) = output::json(body).ok()?;
+    let body: Value = serde_json::from_str(body.get()).ok()?;
     let said = |value: &Value| {
         value
             .as_str()

@@ -26,7 +26,7 @@ use fleet::{
 use secrecy::SecretString;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{
-    Value, json,
+    json,
     value::{RawValue, to_raw_value},
 };
 
@@ -256,10 +256,10 @@ impl AnswerRules {
             return self.undecided(ToolFailure::new(Code::OutputInvalid, what));
         };
         // There is an object around what is asked.
-        let too_deep = |kept: &RawValue| output::too_deep(kept.get(), output::DEPTH_MAX - 1);
+        let unreadable = |kept: &RawValue| output::unreadable(kept.get(), output::DEPTH_MAX - 1);
         let state = kind.request_state;
-        let deep = too_deep(&requests).or_else(|| too_deep(state.as_deref()?));
-        if let Some(why) = deep {
+        let why = unreadable(&requests).or_else(|| unreadable(state.as_deref()?));
+        if let Some(why) = why {
             let what = said!(
                 "the MCP server wants to know something, and its question cannot be kept: {why}",
                 "MCP 服务器要求输入，但无法保存它的问题：{why}",
@@ -298,7 +298,7 @@ impl AnswerRules {
             let in_doubt = of_fleet.is_some_and(|of_fleet| of_fleet.call.is_in_doubt());
             return self.said_no(content.as_deref(), in_doubt);
         }
-        if let Some(why) = output::too_deep(result.get(), output::DEPTH_MAX) {
+        if let Some(why) = output::unreadable(result.get(), output::DEPTH_MAX) {
             return unusable(&why);
         }
         let is_list = |content: &RawValue| content.get().trim_start().starts_with('[');
@@ -392,11 +392,18 @@ fn unusable(why: &Message) -> Outcome {
 
 /// The texts among the blocks, a line between each; `None`: there are none.
 fn texts(content: Option<&RawValue>) -> Option<String> {
-    let blocks: Vec<Value> = serde_json::from_str(content?.get()).ok()?;
-    let texts: Vec<&str> = blocks
+    #[derive(Deserialize)]
+    struct TextBlock {
+        r#type: String,
+        text: String,
+    }
+
+    let blocks: Vec<&RawValue> = serde_json::from_str(content?.get()).ok()?;
+    let texts: Vec<String> = blocks
         .iter()
-        .filter(|block| block["type"] == "text")
-        .filter_map(|block| block["text"].as_str())
+        .filter_map(|block| serde_json::from_str::<TextBlock>(block.get()).ok())
+        .filter(|block| block.r#type == "text")
+        .map(|block| block.text)
         .collect();
     (!texts.is_empty()).then(|| texts.join("\n"))
 }

@@ -65,7 +65,9 @@ impl KeptTools for KnownTools {
         let Some(name) = definition.name() else {
             return;
         };
-        let value = definition.value();
+        // What is listed twice is nothing that anybody has looked at.
+        let is_listed_twice = self.0.contains_key(&name);
+        let value = definition.value().filter(|_| !is_listed_twice);
         let tool = KnownTool {
             pin: value.as_ref().map(Pin::of),
             mirrored: match &value {

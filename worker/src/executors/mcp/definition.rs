@@ -2,7 +2,11 @@
 //!
 //! Each tool of a list is judged by itself: one that cannot be read costs none of the others.
 
-use fleet::mcp::UNREADABLE;
+use fleet::{
+    arguments::{Limits, parse_any},
+    mcp::UNREADABLE,
+    wire::message::Message,
+};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json, value::RawValue};
 
@@ -77,14 +81,14 @@ impl<'a> ToolDefinition<'a> {
             .filter_map(|(name, field)| Some((name, field?)));
         let pinned: Vec<_> = pinned.collect();
         let bytes: usize = pinned.iter().map(|(_, field)| field.get().len()).sum();
-        let too_deep = |(field, json): &(&str, &RawValue)| {
-            let why = output::too_deep(json.get(), DEPTH_MAX)?;
-            Some(format!("{field}: {why}"))
+        let unreadable = |(field, json): &(&str, &RawValue)| {
+            let why = unreadable(json.get())?;
+            Some(format!("{field}: {}", why.english()))
         };
         let why = if bytes > DEFINITION_MAX {
             Some(format!("it has more than {DEFINITION_MAX} bytes"))
         } else {
-            pinned.iter().find_map(too_deep)
+            pinned.iter().find_map(unreadable)
         };
         match why {
             None => Self::Read(pinned),
@@ -93,6 +97,15 @@ impl<'a> ToolDefinition<'a> {
                 let name = name.and_then(|name| serde_json::from_str(name.get()).ok());
                 Self::Unreadable { name, why }
             }
+        }
+    }
+
+    /// Of one that has the value of a secret; `veiled`: as it may be told.
+    pub(super) fn with_a_secret(veiled: &str) -> Self {
+        let veiled = RawValue::from_string(veiled.to_owned()).ok();
+        Self::Unreadable {
+            name: veiled.and_then(|veiled| ToolDefinition::read(&veiled).name()),
+            why: "it has the value of a secret of the server, which nobody is told".to_owned(),
         }
     }
 
@@ -135,6 +148,17 @@ impl<'a> ToolDefinition<'a> {
         };
         RawValue::from_string(text).expect("an object is made of JSON")
     }
+}
+
+/// Why a field cannot be read as what the server wrote, and nothing else.
+fn unreadable(json: &str) -> Option<Message> {
+    // What stands twice, or is rounded, would be pinned as what it is not.
+    let limits = Limits {
+        depth: DEPTH_MAX,
+        ..Limits::ANSWER
+    };
+    let parsed = || parse_any(json.as_bytes(), &limits).err();
+    output::unreadable(json, DEPTH_MAX).or_else(|| parsed().map(|problem| problem.message))
 }
 
 #[cfg(test)]
@@ -209,6 +233,20 @@ mod tests {
                 read.written().get(),
                 json!({"name": "t", UNREADABLE: why}).to_string()
             );
+        }
+        for (schema, why) in [
+            (r#"{"maximum":9,"maximum":2}"#, "twice"),
+            (
+                r#"{"maximum":{"$serde_json::private::Number":"2"}}"#,
+                "reserved",
+            ),
+            (r#"{"maximum":1e999}"#, "exactly"),
+        ] {
+            let text = format!(r#"{{"name":"t","inputSchema":{schema}}}"#);
+            let odd = raw(&text);
+            let read = ToolDefinition::read(&odd);
+            assert_eq!((read.name().as_deref(), read.value()), (Some("t"), None));
+            assert!(read.written().get().contains(why), "{}", read.written());
         }
         let deepest = nested(DEPTH_MAX);
         let read = ToolDefinition::read(&deepest);

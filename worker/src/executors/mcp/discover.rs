@@ -86,10 +86,10 @@ impl McpExecutor {
         self.links.of(&server).stale.store(true, Ordering::Release);
         carrier.end().await;
         drop(slot);
-        let without_secrets = |definition: Box<RawValue>| {
-            let text = veiled(definition.get(), &masked);
-            text.and_then(|text| RawValue::from_string(text).ok())
-                .unwrap_or(definition)
+        // A pin of what is veiled would be no pin of what the server says.
+        let without_secrets = |definition: Box<RawValue>| match veiled(definition.get(), &masked) {
+            None => definition,
+            Some(veiled) => ToolDefinition::with_a_secret(&veiled).written(),
         };
         let (_, Definitions(definitions)) = found.map_err(|failure| {
             let failure = carrier.instead_of_an_answer(failure);
