@@ -127,7 +127,16 @@ impl Catalogue {
         dispatchers: &Dispatchers,
         tenant: &Label,
         tool: &ToolName,
-    ) -> Result<Option<Arc<ToolFacts>>, Refused> {
+    ) -> KnownFacts {
+        self.known_or(tool, look(dispatchers, tenant)).await
+    }
+
+    /// What is known of this tool, or what this look finds, which nobody takes where another one is under way or has just been.
+    async fn known_or(
+        &self,
+        tool: &ToolName,
+        look: impl Future<Output = Result<AsSeen, Refused>>,
+    ) -> KnownFacts {
         let asked = Instant::now();
         if let Some(known) = self.last().says(tool, asked) {
             return known;
@@ -136,7 +145,7 @@ impl Catalogue {
         if let Some(known) = self.last().says(tool, asked) {
             return known;
         }
-        let looked = look(dispatchers, tenant).await;
+        let looked = look.await;
         let mut last = self.last();
         match looked {
             Ok(seen) => {
@@ -216,9 +225,55 @@ fn facts_of(definition: &RawValue) -> Option<(String, Arc<ToolFacts>)> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::future::join_all;
     use serde_json::json;
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::refusal::Repeatable;
+
+    /// So many callers ask at once, and the question is answered when all of them wait. What each was told, and how many questions it took.
+    async fn at_once(
+        catalogue: &Catalogue,
+        callers: usize,
+        answer: impl Fn() -> Result<HashMap<String, Arc<ToolFacts>>, Refused>,
+    ) -> (Vec<KnownFacts>, usize) {
+        let (questions, all_wait) = (AtomicUsize::new(0), CancellationToken::new());
+        let tool = "look".parse().unwrap();
+        let look = async || {
+            questions.fetch_add(1, Ordering::Relaxed);
+            let at = Instant::now();
+            all_wait.cancelled().await;
+            answer().map(|tools| AsSeen { at, tools })
+        };
+        let asking = (0..callers).map(|_| catalogue.known_or(&tool, look()));
+        // All are polled once before this is.
+        let (told, ()) = tokio::join!(join_all(asking), async { all_wait.cancel() });
+        (told, questions.into_inner())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_who_ask_at_once_make_one_question_and_an_error_is_of_those_alone() {
+        let catalogue = Catalogue::default();
+        let facts = || HashMap::from([("look".to_owned(), Arc::new(ToolFacts::default()))]);
+        let refused = || Err(Refused::no_answer(Repeatable::Always));
+        let (told, questions) = at_once(&catalogue, 30, refused).await;
+        assert_eq!((told.len(), questions), (30, 1));
+        assert!(told.iter().all(Result::is_err));
+        // Whoever comes later asks anew.
+        tokio::time::advance(Duration::from_millis(1)).await;
+        let (told, questions) = at_once(&catalogue, 30, || Ok(facts())).await;
+        assert_eq!((told.len(), questions), (30, 1));
+        let is_there = |one: &KnownFacts| one.as_ref().is_ok_and(Option::is_some);
+        assert!(told.iter().all(is_there));
+        // And nobody who comes within a second.
+        tokio::time::advance(Duration::from_millis(999)).await;
+        let (told, questions) = at_once(&catalogue, 30, refused).await;
+        assert_eq!(questions, 0);
+        assert!(told.iter().all(is_there));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_name_that_is_not_there_is_believed_for_a_moment_and_a_tool_for_a_second() {
