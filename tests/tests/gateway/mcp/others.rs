@@ -9,10 +9,31 @@ use fleet_tests::{
 use serde_json::{Value, json};
 
 use super::{
-    result,
+    modern, result, said,
     tasks::{takes_tasks, task_of},
 };
 use crate::tokens::{Held, known, token, with};
+
+#[tokio::test]
+async fn two_tokens_of_one_name_are_one_principal() {
+    let witness = Witness::start().await;
+    let fleet = Fleet::start(Spec::with([witness.tool("charge", "once")])).await;
+    let (mut gateway, web) = fleet.gateway(&["--auth", "tokens"]).await;
+    let mut calls = Vec::new();
+    for (name, replayed) in [("ann", false), ("ann", true), ("bob", false)] {
+        let held = token(&fleet, name, "acme", &[Scope::Call], "*").await;
+        known(web, &held).await;
+        let request = modern(web).calling("charge", r#"{"what":"a"}"#, "");
+        let answer = result(&with(request, &held).send().await);
+        assert_eq!(said(&answer)["replayed"], replayed, "{name} {answer}");
+        calls.push(said(&answer)["id"].clone());
+    }
+    assert_eq!(calls[0], calls[1]);
+    assert_ne!(calls[0], calls[2]);
+    assert_eq!(witness.applied("a"), 2);
+    invariants::hold(&fleet, &witness).await;
+    gateway.drain().await;
+}
 
 #[tokio::test]
 async fn only_who_made_a_call_says_yes_to_it_as_its_caller() {

@@ -25,7 +25,7 @@ no to calls that wait for it; settle, say what became of a call in doubt; admin,
 /// What `tokens create` is told.
 #[derive(Debug, clap::Args)]
 pub struct CreateToken {
-    /// Whose it is: the history names them as the author of what is decided with it, and of its calls
+    /// Whose it is: the history names them as the author of what is decided with it, and of its calls. Tokens of one name are one principal
     #[arg(long, value_parser = flags::name)]
     name: String,
     /// Its tenant; '*', in quotes, is every tenant
