@@ -38,11 +38,7 @@ impl Principal {
     ///
     /// `forbidden`.
     pub(crate) fn may(&self, one_of: &[Scope]) -> Result<(), Refused> {
-        let may = match self {
-            Self::Anyone | Self::Named(_) => true,
-            Self::Token(token) => one_of.iter().any(|scope| token.has(*scope)),
-        };
-        if may {
+        if self.has_one(one_of) {
             return Ok(());
         }
         let words: Vec<&str> = one_of.iter().map(|scope| scope.as_str()).collect();
@@ -52,6 +48,19 @@ impl Principal {
             format!("这个 token 没有权限 {chinese}"),
         );
         Err(Refused::new(Code::Forbidden, what))
+    }
+
+    fn has_one(&self, of: &[Scope]) -> bool {
+        match self {
+            Self::Anyone | Self::Named(_) => true,
+            Self::Token(token) => of.iter().any(|scope| token.has(*scope)),
+        }
+    }
+
+    /// Whether a call of the tool of this name would be taken from it, whether there is one or not: who may look at calls alone may look at
+    /// those of the tool, and makes none.
+    pub(crate) fn makes_calls_of(&self, tool: &str) -> bool {
+        self.has_one(&[Scope::Call]) && self.may_use(tool)
     }
 
     /// Whether it may use the tool of this name, whether there is one or not.
@@ -191,6 +200,10 @@ mod tests {
         assert!(reader.may(&[Scope::Call, Scope::Read]).is_ok());
         assert!(reader.may_call(&"get_weather".parse().unwrap()).is_ok());
         assert!(reader.may_call(&"charge".parse().unwrap()).is_err());
+        let caller = of(None, &[Scope::Call], &["get_*"]);
+        assert!(caller.makes_calls_of("get_weather") && !caller.makes_calls_of("charge"));
+        assert!(!reader.makes_calls_of("get_weather"));
+        assert!(Principal::Anyone.makes_calls_of("charge"));
         assert!(!reader.has_all_tools() && of(None, &[], &["*"]).has_all_tools());
         for odd in ["", "a.b", "get_\u{e9}"] {
             assert!(!reader.may_use(odd), "{odd}");

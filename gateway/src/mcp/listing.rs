@@ -112,11 +112,11 @@ fn cursor(request: &RpcRequest) -> Result<Option<ToolName>, RpcError> {
     })
 }
 
-/// The definitions of a listing that are for who asks, by name; they are as they came, for only those of a page are read.
+/// The definitions of a listing that who asks can call, by name; they are as they came, for only those of a page are read.
 fn named(listing: &[u8], principal: &Principal) -> Result<Vec<(String, Box<RawValue>)>, Refused> {
     let own = tools(listing)?.into_iter().filter_map(|definition| {
         let name = name_of(&definition)?;
-        (principal.may_use(&name) && name != get::NAME).then_some((name, definition))
+        (principal.makes_calls_of(&name) && name != get::NAME).then_some((name, definition))
     });
     let get = McpTool::get();
     let mut named: Vec<_> = own.chain([(get.name, get.definition)]).collect();

@@ -190,9 +190,10 @@ fn hash(of: &(impl Hash + ?Sized)) -> u64 {
 }
 
 impl SeenTools {
-    /// What of them is for this principal.
+    /// What of them this principal can call.
     fn own(&self, principal: &Principal) -> u64 {
-        let own = self.0.iter().filter(|(name, _)| principal.may_use(name));
+        let all = self.0.iter();
+        let own = all.filter(|(name, _)| principal.makes_calls_of(name));
         hash(&own.collect::<Vec<_>>())
     }
 }

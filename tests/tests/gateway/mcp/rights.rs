@@ -4,13 +4,13 @@ use fleet::{ids::CallId, tokens::Scope};
 use fleet_tests::{
     fleet::{Fleet, Spec},
     invariants,
-    web::WebRequest,
+    web::{Web, WebRequest},
     witness::Witness,
 };
 use serde_json::json;
 
 use super::{error, legacy, modern, result, said};
-use crate::tokens::{is, known, token, told, with};
+use crate::tokens::{Held, is, known, token, told, with};
 
 #[tokio::test]
 async fn each_method_wants_a_token_and_a_call_one_that_may_call() {
@@ -104,6 +104,47 @@ async fn each_method_wants_a_token_and_a_call_one_that_may_call() {
     gateway.drain().await;
 }
 
+/// The tools that this token is shown, the same in both revisions.
+async fn names(web: Web, held: &Held) -> Vec<String> {
+    let mut listed = Vec::new();
+    for client in [modern(web), legacy(web)] {
+        let answer = with(client.request("1", "tools/list", "", ""), held);
+        let tools = result(&answer.send().await)["tools"].clone();
+        let tools = tools.as_array().unwrap().iter();
+        let names = tools.map(|tool| tool["name"].as_str().unwrap().to_owned());
+        listed.push(names.collect::<Vec<_>>());
+    }
+    assert_eq!(listed[0], listed[1]);
+    listed.remove(0)
+}
+
+#[tokio::test]
+async fn a_token_is_shown_the_tools_that_it_can_call_and_no_others() {
+    let witness = Witness::start().await;
+    let tools = [witness.tool("look", "read"), witness.tool("charge", "once")];
+    let fleet = Fleet::start(Spec::with(tools)).await;
+    let (mut gateway, web) = fleet.gateway(&["--auth", "tokens"]).await;
+    let all = ["charge", "look", "toolfleet_get"];
+    for (name, scopes, tools, shown) in [
+        ("reader", &[Scope::Read][..], "*", &all[2..]),
+        ("caller", &[Scope::Call][..], "*", &all[..]),
+        ("both", &[Scope::Call, Scope::Read][..], "*", &all[..]),
+        ("looker", &[Scope::Call][..], "look", &all[1..]),
+    ] {
+        let held = token(&fleet, name, "default", scopes, tools).await;
+        known(web, &held).await;
+        assert_eq!(names(web, &held).await, shown, "{name}");
+        for tool in ["look", "charge"] {
+            let request = modern(web).calling(tool, r#"{"what":"a"}"#, "");
+            let answer = with(request, &held).send().await;
+            let is_called = answer.status == 200 && answer.json()["error"].is_null();
+            assert_eq!(is_called, shown.contains(&tool), "{name} {tool}");
+        }
+    }
+    invariants::hold(&fleet, &witness).await;
+    gateway.drain().await;
+}
+
 #[tokio::test]
 async fn another_tools_and_another_tenants_call_is_one_that_does_not_exist() {
     let witness = Witness::start().await;
@@ -143,17 +184,7 @@ async fn another_tools_and_another_tenants_call_is_one_that_does_not_exist() {
     assert_ne!(get(&id, &ann).await, unknown);
 
     // A tool that the token is not for is listed nowhere, and called as one that there is not.
-    let listed = with(client.request("1", "tools/list", "", ""), &looker)
-        .send()
-        .await;
-    let listed = result(&listed)["tools"].clone();
-    let names: Vec<&str> = listed
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|tool| tool["name"].as_str().unwrap())
-        .collect();
-    assert_eq!(names, ["look", "toolfleet_get"]);
+    assert_eq!(names(web, &looker).await, ["look", "toolfleet_get"]);
     let foreign = with(client.calling("charge", r#"{"what":"b"}"#, ""), &looker)
         .send()
         .await;

@@ -39,8 +39,9 @@ async fn who_listens_hears_of_changed_tools_under_the_id_of_the_request() {
     let fleet = Fleet::start(Spec::with([witness.tool("look", "read")])).await;
     let (mut gateway, web) = fleet.gateway(&["--auth", "tokens"]).await;
     let all = token(&fleet, "all", "default", &[Scope::Call], "*").await;
-    let some = token(&fleet, "some", "default", &[Scope::Read], "look*").await;
-    known(web, &some).await;
+    let some = token(&fleet, "some", "default", &[Scope::Call], "look*").await;
+    let reader = token(&fleet, "reader", "default", &[Scope::Read], "*").await;
+    known(web, &reader).await;
     let discovered = with(modern(web).request("1", "server/discover", "", ""), &all)
         .send()
         .await;
@@ -55,6 +56,8 @@ async fn who_listens_hears_of_changed_tools_under_the_id_of_the_request() {
         (&all, "7", &tools),
         (&some, "\"s\"", &tools),
         (&all, "8", &json!({"promptsListChanged": true})),
+        // Who can call none is told of none.
+        (&reader, "9", &tools),
     ] {
         let mut stream = EventSource::open(with(listening(modern(web), id, filter), held)).await;
         assert_eq!(stream.head.header("Content-Type"), "text/event-stream");
