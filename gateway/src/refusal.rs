@@ -132,6 +132,11 @@ impl Refused {
         )
     }
 
+    /// Its code.
+    pub(crate) const fn code(&self) -> Code {
+        self.code
+    }
+
     /// With another status than that of its code.
     pub(crate) fn status(self, status: StatusCode) -> Self {
         Self { status, ..self }

@@ -2,8 +2,8 @@
 //! test compares the two.
 
 use super::fields::{
-    DECISION, ERROR_TYPE, FOR, FOUND, INTERCEPTOR, KEY, OUTCOME, PASS, QUEUE, REASON, RULE, SERVER,
-    SETTLEMENT, SOURCE, SPEAKER, STATE, STATEMENT, STATUS, TOOL, VERDICT,
+    CODE, DECISION, ERROR_TYPE, FOR, FOUND, INTERCEPTOR, KEY, METHOD, OUTCOME, PASS, QUEUE, REASON,
+    RULE, SERVER, SETTLEMENT, SOURCE, SPEAKER, STATE, STATEMENT, STATUS, TOOL, VERDICT,
 };
 
 /// One metric, as it is promised.
@@ -161,6 +161,8 @@ definitions! {
         "1 while this process refuses to write to its Postgres");
     HTTP_ANSWERS = counter("toolfleet.http.answers", "{answer}", &[SPEAKER, STATUS],
         "Answers of this gateway over HTTP, by who speaks in them and by their status");
+    MCP_ANSWERS = counter("toolfleet.mcp.answers", "{answer}", &[METHOD, CODE],
+        "Requests over MCP that this gateway answered, by method and by what the answer came to");
     STREAMS = gauge("toolfleet.streams", "{stream}", &[],
         "Streams of events that followers have open at this gateway");
     ENDED_STREAMS = counter("toolfleet.ended.streams", "{stream}", &[REASON],

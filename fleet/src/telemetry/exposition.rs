@@ -164,6 +164,7 @@ mod tests {
         metrics.ready("nats", false);
         metrics.refuses_server(true);
         metrics.answered_over_http("call", 200);
+        metrics.answered_over_mcp("tools/call", "unknown_tool");
         metrics.streams(2);
         metrics.ended_stream("slow");
         metrics.told_gap();
@@ -211,6 +212,7 @@ mod tests {
             r#"toolfleet_finished_calls_total{outcome="success",source="live",tool="echo"} 1"#,
             r#"toolfleet_call_duration_seconds_bucket{outcome="success",tool="echo",le="0.01"} 1"#,
             r#"toolfleet_decisions_total{decision="deny",tool="echo"} 1"#,
+            r#"toolfleet_mcp_answers_total{code="unknown_tool",method="tools/call"} 1"#,
             r#"toolfleet_oldest_waiting_age_seconds{for="approval"} 90"#,
             r#"toolfleet_replayed_calls_total{key="caller",tool="echo"} 1"#,
             r#"toolfleet_queue_calls{queue="default",state="queued"} 5"#,

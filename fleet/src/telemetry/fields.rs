@@ -79,6 +79,10 @@ pub const SERVER: &str = "server";
 pub const SPEAKER: &str = "speaker";
 /// Metric label: the status of an answer over HTTP.
 pub const STATUS: &str = "status";
+/// Metric label: the method of a request over MCP, or `other` where no such method is served.
+pub const METHOD: &str = "method";
+/// Metric label: what an answer over MCP came to, `ok`, `open`, a word of [`crate::wire::code::Code`], or `other`.
+pub const CODE: &str = "code";
 /// Metric label: which statement of the ledger.
 pub const STATEMENT: &str = "statement";
 /// Metric label: whether a statement without an answer had been executed.

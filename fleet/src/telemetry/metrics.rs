@@ -80,6 +80,7 @@ pub struct Metrics {
     ready: Gauge<u64>,
     unsafe_ground: Gauge<u64>,
     http_answers: Counter<u64>,
+    mcp_answers: Counter<u64>,
     streams: Gauge<u64>,
     ended_streams: Counter<u64>,
     stream_gaps: Counter<u64>,
@@ -367,6 +368,12 @@ impl Metrics {
         self.http_answers.add(1, &labels);
     }
 
+    /// A request over MCP was answered. Both words are of the program: what a client says is none.
+    pub fn answered_over_mcp(&self, method: &'static str, code: &'static str) {
+        let labels = [word(fields::METHOD, method), word(fields::CODE, code)];
+        self.mcp_answers.add(1, &labels);
+    }
+
     /// This many streams of events are open.
     pub fn streams(&self, open: usize) {
         self.streams.record(open as u64, &[]);
@@ -450,6 +457,7 @@ impl Metrics {
             ready: gauge(meter, define::READY),
             unsafe_ground: gauge(meter, define::UNSAFE_GROUND),
             http_answers: counter(meter, define::HTTP_ANSWERS),
+            mcp_answers: counter(meter, define::MCP_ANSWERS),
             streams: gauge(meter, define::STREAMS),
             ended_streams: counter(meter, define::ENDED_STREAMS),
             stream_gaps: from_zero(meter, define::STREAM_GAPS),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::{body::Body, extract::State, response::Response};
+use bytes::Bytes;
 
 use super::LOOKERS_AT_TOOLS;
 use crate::{
@@ -20,22 +21,35 @@ pub(super) async fn message(
     asked: Asked,
     body: Body,
 ) -> Result<Response, Refused> {
-    let principal = asked.by(&LOOKERS_AT_TOOLS)?.clone();
-    let tenant = asked.tenant(&principal)?;
-    asked.query(&[])?;
-    let language = language(&asked.headers);
-    if let Err(response) = mcp::takes(&asked.headers, language) {
-        return Ok(*response);
+    let (peer, who) = (asked.peer(), asked.who().cloned());
+    match read(&gateway, asked, body).await {
+        Ok((client, body)) => mcp::serve(&gateway, peer, &client, body).await,
+        Err(answered) => {
+            mcp::note_unread(who.as_ref(), &answered);
+            answered.map(|response| *response)
+        }
     }
-    let body = body::read(&gateway.bodies, &asked, body, MESSAGE_MAX).await?;
-    let peer = asked.peer();
+}
+
+/// Who sends a message, and its bytes; else the answer to it.
+async fn read(
+    gateway: &Gateway,
+    asked: Asked,
+    body: Body,
+) -> Result<(McpClient, Bytes), Result<Box<Response>, Refused>> {
+    let principal = asked.by(&LOOKERS_AT_TOOLS).map_err(Err)?.clone();
+    let tenant = asked.tenant(&principal).map_err(Err)?;
+    asked.query(&[]).map_err(Err)?;
+    let language = language(&asked.headers);
+    mcp::takes(&asked.headers, language).map_err(Ok)?;
+    let body = body::read(&gateway.bodies, &asked, body, MESSAGE_MAX).await;
     let client = McpClient {
         principal,
         tenant,
         headers: asked.headers,
         language,
     };
-    mcp::serve(&gateway, peer, &client, body).await
+    body.map(|body| (client, body)).map_err(Err)
 }
 
 /// Ends a session.

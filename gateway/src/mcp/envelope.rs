@@ -96,6 +96,13 @@ pub(super) enum Became {
     Error,
 }
 
+impl Became {
+    /// Whether a client gets it as an error: also what goes on, which has no result yet.
+    pub(super) const fn is_error(self) -> bool {
+        !matches!(self, Self::Result | Self::StandIn)
+    }
+}
+
 impl<'a> McpEnvelope<'a> {
     /// Of these bytes; empty where they are none.
     pub(super) fn of(bytes: &'a [u8]) -> Self {

@@ -14,6 +14,7 @@ use serde_json::{json, value::RawValue};
 use tokio::time::Instant;
 
 use super::{
+    answer_code::AnswerCode,
     askable::Askable,
     asking::{CallQuestion, ClientAsked, GivenAnswer},
     attempts::{self, CallKey},
@@ -471,5 +472,5 @@ pub(super) fn told(
     if let Some(words) = words {
         result.say(words, telling.language);
     }
-    completed(id, &result, speaker)
+    completed(id, &result, speaker).coded(AnswerCode::of_call(&envelope))
 }

@@ -14,11 +14,14 @@ use fleet::{
 };
 
 use super::{
+    answer_code::AnswerCode,
+    answered::note_response,
     askable::Askable,
     client::McpClient,
     client_sessions::{ClientAnswer, ClientSession},
     forms,
-    message::{CANCELLED, RpcMessage, RpcNotification, RpcRequest, RpcResponse},
+    message::{CANCELLED, NoMessage, RpcMessage, RpcNotification, RpcRequest, RpcResponse},
+    methods::{OTHER, ServedMethod},
     negotiate::{VERSION, of_notification, one, revision_of},
     revision::{MODERN, Revision},
     rpc::{RpcError, RpcId, taken},
@@ -55,7 +58,10 @@ pub(crate) fn refusal(refused: &Refused, language: Language) -> Response {
 /// The same. `id`: of its message, where that was read.
 fn refused_message(refused: &Refused, id: Option<&RpcId>, language: Language) -> Response {
     let error = RpcError::refused(refused, language).told(id, language);
-    refused.carrying(error.body)
+    let mut response = refused.carrying(error.body);
+    let code = AnswerCode::Failed(refused.code());
+    response.extensions_mut().insert(code);
+    response
 }
 
 /// The answer to the message in this body, of who may look at tools at least. Dropping the future cancels the call that it made in the newest
@@ -70,33 +76,49 @@ pub(crate) async fn serve(
     client: &McpClient,
     body: Bytes,
 ) -> Result<Response, Refused> {
-    let language = client.language;
-    let read = aside(body.len(), move || RpcMessage::read(&body)).await?;
-    let answered = match read {
-        Ok(RpcMessage::Request(request)) => {
-            return Ok(of_request(gateway, peer, client, &request).await);
-        }
-        Ok(RpcMessage::Notification(said)) => {
-            let session = of_notification(&client.headers).and_then(|()| session(gateway, client));
-            session.map(|session| {
-                if let Some(session) = session {
-                    cancelled(gateway, client, &session, &said);
-                }
-                taken()
-            })
-        }
-        Err(none) => match (none.response, session(gateway, client)) {
-            (Some(_response), Err(error)) => Err(error),
-            (Some(response), Ok(Some(session))) => {
-                let RpcResponse { id, result } = *response;
-                let answer = result.map_or(ClientAnswer::Error, ClientAnswer::Result);
-                session.answered(id.as_deref().unwrap_or_default(), answer);
-                Ok(taken())
-            }
-            (_, _) => return Ok(none.error.told(none.id.as_ref(), language).over_http()),
-        },
+    let read = aside(body.len(), move || RpcMessage::read(&body)).await;
+    let method = match &read {
+        Ok(Ok(RpcMessage::Request(request))) => ServedMethod::counted_as(&request.method),
+        Ok(_) | Err(_) => OTHER,
     };
-    Ok(answered.unwrap_or_else(|error| error.told(None, language).over_http()))
+    let answered = match read {
+        Ok(Ok(RpcMessage::Request(request))) => {
+            Ok(of_request(gateway, peer, client, &request).await)
+        }
+        Ok(Ok(RpcMessage::Notification(said))) => Ok(of_notice(gateway, client, &said)),
+        Ok(Err(none)) => Ok(of_none(gateway, client, none)),
+        Err(refused) => Err(refused),
+    };
+    note_response(method, client, &answered);
+    answered
+}
+
+/// The answer to a notification.
+fn of_notice(gateway: &Gateway, client: &McpClient, said: &RpcNotification) -> Response {
+    let session = of_notification(&client.headers).and_then(|()| session(gateway, client));
+    let answered = session.map(|session| {
+        if let Some(session) = session {
+            cancelled(gateway, client, &session, said);
+        }
+        taken()
+    });
+    answered.unwrap_or_else(|error| error.told(None, client.language).over_http())
+}
+
+/// The answer to what is no request and no notification: it may be what a client of a session was asked for.
+fn of_none(gateway: &Gateway, client: &McpClient, none: NoMessage) -> Response {
+    let language = client.language;
+    let answered = match (none.response, session(gateway, client)) {
+        (Some(_response), Err(error)) => Err(error),
+        (Some(response), Ok(Some(session))) => {
+            let RpcResponse { id, result } = *response;
+            let answer = result.map_or(ClientAnswer::Error, ClientAnswer::Result);
+            session.answered(id.as_deref().unwrap_or_default(), answer);
+            Ok(taken())
+        }
+        (_, _) => return none.error.told(none.id.as_ref(), language).over_http(),
+    };
+    answered.unwrap_or_else(|error| error.told(None, language).over_http())
 }
 
 /// The session of an older revision that a message belongs to, where it names one. 2026-07-28 has none.
@@ -190,11 +212,11 @@ async fn of_request(
         },
     };
     let served = async {
-        match (revision, request.method.as_str()) {
-            (Revision::Modern, "subscriptions/listen") => {
+        match ServedMethod::of(revision, &request.method) {
+            Some(ServedMethod::Listen) => {
                 subscription::listen(gateway, peer, &client.principal, request)
             }
-            (Revision::Legacy, "initialize") => {
+            Some(ServedMethod::Initialize) => {
                 let mut response = serving.answer(request).await?.over_http();
                 let askable = Askable::of_handshake(request);
                 if askable.is_any() {
@@ -204,17 +226,17 @@ async fn of_request(
                 }
                 Ok(response)
             }
-            (Revision::Legacy, "logging/setLevel") => {
+            Some(ServedMethod::SetLogLevel) => {
                 let level = wishes::level(request)?;
                 if let Some(session) = session {
                     session.set_log(level);
                 }
                 Ok(serving.answer(request).await?.over_http())
             }
-            (_, "tools/call") => {
+            Some(ServedMethod::CallTool) => {
                 streamed_call::answer(gateway, peer, session, serving, request).await
             }
-            (_, _) => Ok(serving.answer(request).await?.over_http()),
+            Some(_) | None => Ok(serving.answer(request).await?.over_http()),
         }
     };
     match Box::pin(served).await {

@@ -6,6 +6,7 @@
 //! - over HTTP `forms` looks at what a request says of its body and of the answer, and `http` brings the message to `serve`;
 //! - `message` takes a message apart (`members` without touching a byte), `negotiate` says which `revision` of the protocol it speaks,
 //!   `serve` answers it for a `client`, whatever carries its messages, and `rpc` is how;
+//! - `methods` lists what is served; `answer_code` says in a word what an answer comes to, and `answered` tells it who operates the gateway;
 //! - `handshake` tells who serves; `definition` and `listing` show the tools, with the `key_argument` of those that write;
 //! - `called` is a call as it is asked for, `catalogue` what is known of its tool, `derived_key` and `earlier` keep it from happening
 //!   twice without a key of its own, `attempts` submits it;
@@ -20,6 +21,8 @@
 //! - `content` is what a folder has beside the tools, `prompts` and `resources` show it;
 //! - `pipe` serves one client over its input and output.
 
+mod answer_code;
+mod answered;
 mod askable;
 mod asking;
 mod attempts;
@@ -47,6 +50,7 @@ mod log_level;
 mod look;
 mod members;
 mod message;
+mod methods;
 mod mirrored;
 mod negotiate;
 mod notices;
@@ -73,6 +77,7 @@ mod words;
 /// Where messages are sent to.
 pub(crate) const PATH: &str = "/mcp";
 
+pub(crate) use answered::note_unread;
 pub(crate) use client::McpClient;
 pub use content::McpContent;
 pub(crate) use http::{end_session, refusal, serve, takes};

@@ -132,12 +132,11 @@ impl Telling {
         {
             content.push(self.text(&words::replayed(envelope.call_id, by)));
         }
-        let is_error = !matches!(became, Became::Result | Became::StandIn);
         CallToolResult {
             result_type: result_type(self.revision),
             content,
             structured_content: structured,
-            is_error,
+            is_error: became.is_error(),
             meta: self.meta(envelope),
         }
     }

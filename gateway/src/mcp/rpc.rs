@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
+    answer_code::AnswerCode,
     envelope::ToldFailure,
     revision::{Revision, SERVED},
 };
@@ -30,9 +31,15 @@ pub(super) struct RpcReply {
     pub(super) body: Bytes,
     speaker: Speaker,
     pub(super) status: StatusCode,
+    pub(super) code: AnswerCode,
 }
 
 impl RpcReply {
+    /// The same, of which this is known.
+    pub(super) fn coded(self, code: AnswerCode) -> Self {
+        Self { code, ..self }
+    }
+
     /// The same with what is held as long as its bytes are in memory: until they were written to the client.
     pub(super) fn holding<T: Send + Sync + 'static>(self, held: T) -> Self {
         struct HeldBody<T> {
@@ -53,9 +60,11 @@ impl RpcReply {
         Self { body, ..self }
     }
 
-    /// As it goes over HTTP.
+    /// As it goes over HTTP; its code is among the extensions.
     pub(super) fn over_http(self) -> Response {
-        answer::plain(self.body, self.speaker, self.status)
+        let mut response = answer::plain(self.body, self.speaker, self.status);
+        response.extensions_mut().insert(self.code);
+        response
     }
 }
 
@@ -262,6 +271,7 @@ impl RpcError {
             body: whole.to_string().into(),
             speaker: Speaker::Gateway,
             status: self.status,
+            code: AnswerCode::of_failure(self.data["code"].as_str().unwrap_or_default()),
         }
     }
 }
@@ -285,6 +295,7 @@ pub(super) fn completed(id: &RpcId, result: &impl Serialize, speaker: Speaker) -
         body: body.into(),
         speaker,
         status: StatusCode::OK,
+        code: AnswerCode::Ok,
     }
 }
 

@@ -24,11 +24,12 @@ use super::{
     listing::{self, NoPage},
     look::LookedCall,
     message::RpcRequest,
+    methods::ServedMethod,
     request_state::{RequestState, StateAbout},
     result::Telling,
     revision::Revision,
     rpc::{RpcError, RpcReply, completed},
-    task::{self, CallAsTask, OfTask},
+    task::{self, CallAsTask},
     wishes,
     words::FoundBy,
 };
@@ -103,34 +104,33 @@ impl ServedRequest<'_> {
     /// The request is not right, or the token is not for what it asks for.
     pub(super) async fn answer(self, request: &RpcRequest) -> Result<RpcReply, NoResult> {
         let own = |result| completed(&request.id, &result, Speaker::Gateway);
-        match (self.revision, request.method.as_str()) {
-            (Revision::Modern, "server/discover") => {
+        let unknown = || RpcError::unknown_method(self.revision, &request.method);
+        let method = ServedMethod::of(self.revision, &request.method).ok_or_else(unknown)?;
+        match method {
+            ServedMethod::Discover => {
                 let listens = self.desk.serves_streams;
                 Ok(own(handshake::discovered(self.client.language, listens)))
             }
-            (Revision::Legacy, "initialize") => {
+            ServedMethod::Initialize => {
                 Ok(own(handshake::initialized(request, self.client.language)?))
             }
-            (Revision::Legacy, "ping") => Ok(own(json!({}))),
-            (Revision::Legacy, "logging/setLevel") => {
+            ServedMethod::Ping => Ok(own(json!({}))),
+            ServedMethod::SetLogLevel => {
                 wishes::level(request)?;
                 Ok(own(json!({})))
             }
-            (Revision::Legacy, "resources/subscribe" | "resources/unsubscribe") => {
-                self.subscription(request)
-            }
-            (_, "resources/list") => Ok(self.resources(request)),
-            (_, "resources/templates/list") => Ok(self.resource_templates(request)),
-            (_, "resources/read") => self.resource(request).await,
-            (_, "prompts/list") => Ok(self.prompts(request)),
-            (_, "prompts/get") => self.prompt(request),
-            (_, "completion/complete") => self.completion(request),
-            (_, "tools/list") => self.list(request).await,
-            (_, "tools/call") => self.call(request).await,
-            (Revision::Modern, method) if let Some(of) = OfTask::of(method) => {
-                self.task(request, of).await
-            }
-            (revision, method) => Err(RpcError::unknown_method(revision, method).into()),
+            ServedMethod::ListTools => self.list(request).await,
+            ServedMethod::CallTool => self.call(request).await,
+            ServedMethod::Task(of) => self.task(request, of).await,
+            // Its answer is a stream, which is made where there are some.
+            ServedMethod::Listen => Err(unknown().into()),
+            ServedMethod::ListResources => Ok(self.resources(request)),
+            ServedMethod::ListTemplates => Ok(self.resource_templates(request)),
+            ServedMethod::ReadResource => self.resource(request).await,
+            ServedMethod::SubscribeResource => self.subscription(request),
+            ServedMethod::ListPrompts => Ok(self.prompts(request)),
+            ServedMethod::GetPrompt => self.prompt(request),
+            ServedMethod::Complete => self.completion(request),
         }
     }
 

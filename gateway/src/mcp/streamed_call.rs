@@ -21,6 +21,7 @@ use tokio::{
 use uuid::Uuid;
 
 use super::{
+    answered::note,
     called::CalledTool,
     client_sessions::{ClientAnswer, ClientSession},
     exchange::{AskingCall, CallExchange, CallStanding, CallStart},
@@ -49,6 +50,8 @@ use crate::{
     when_left::{CancelSwitch, WhenLeft},
 };
 
+/// The method.
+const CALL: &str = "tools/call";
 /// How long it may take to begin to hear the events.
 const OPEN_MAX: Duration = Duration::from_secs(1);
 /// How long the last events may take that were told before the call was over: they come another way than its answer.
@@ -274,6 +277,8 @@ impl StreamedCall {
                 }
             }
         }
+        let (code, tenant) = (told.reply.code, Some(&exchange.tenant));
+        note(CALL, code, tenant, exchange.principal.as_deref());
         let mut said = Said::default();
         raw::write_message(&told.reply.body, said.text());
         self.pipe.send(&mut said).await

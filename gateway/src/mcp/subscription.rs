@@ -10,6 +10,7 @@ use fleet::{telemetry::metrics, wire::message::Message};
 use serde_json::{Value, json};
 
 use super::{
+    answer_code::AnswerCode,
     members::RawMembers,
     message::RpcRequest,
     notices::notification,
@@ -55,7 +56,9 @@ pub(super) fn listen(
     let gateway = Arc::clone(gateway);
     let tasks = gateway.tasks.clone();
     tasks.spawn(async move { told.run(&gateway, pipe).await });
-    Ok(streamed(Body::from_stream(pieces)))
+    let mut response = streamed(Body::from_stream(pieces));
+    response.extensions_mut().insert(AnswerCode::Ok);
+    Ok(response)
 }
 
 /// Whether a request wants to hear of changed tools.

@@ -25,6 +25,7 @@ use serde_json::{Value, json, value::RawValue};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use super::{
+    answer_code::AnswerCode,
     askable::Askable,
     asking::{CallQuestion, ClientAsked},
     catalogue::ToolFacts,
@@ -57,18 +58,6 @@ pub(super) enum OfTask {
     Get,
     Update,
     Cancel,
-}
-
-impl OfTask {
-    /// Of the name of a method.
-    pub(super) fn of(method: &str) -> Option<Self> {
-        match method {
-            "tasks/get" => Some(Self::Get),
-            "tasks/update" => Some(Self::Update),
-            "tasks/cancel" => Some(Self::Cancel),
-            _ => None,
-        }
-    }
 }
 
 /// Whether the client of a request takes a task in the place of a result.
@@ -154,6 +143,16 @@ enum TaskAsks {
 
 /// The requests of a task, by name.
 type InputRequests = BTreeMap<String, Box<RawValue>>;
+
+impl TaskResult<'_> {
+    /// What it comes to. `envelope`: of its call.
+    pub(super) fn code(&self, envelope: &McpEnvelope<'_>) -> AnswerCode {
+        match self.status {
+            TaskStatus::Working | TaskStatus::InputRequired => AnswerCode::Ok,
+            TaskStatus::Completed | TaskStatus::Cancelled => AnswerCode::of_call(envelope),
+        }
+    }
+}
 
 impl CallAsTask {
     /// The task that a call has become whose answer leaves it open; `None`: it is over, or there is none.

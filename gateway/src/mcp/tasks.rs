@@ -121,7 +121,7 @@ impl ServedRequest<'_> {
         };
         let telling = as_task.telling(telling, &self.desk.question_names, task::now());
         let task = telling.detailed(call, answer.bytes(), &envelope);
-        completed(&request.id, &task, Speaker::Call)
+        completed(&request.id, &task, Speaker::Call).coded(task.code(&envelope))
     }
 
     /// Hands on what a client says to what its task asks. What is not asked, or not any more, is passed over.

@@ -1,5 +1,6 @@
 //! The tools over MCP: what a client of either revision sends and gets, beside what becomes of it in the fleet.
 
+mod answers;
 mod calls;
 mod content;
 mod hang_up;

@@ -31,9 +31,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::lines::{Line, Lines};
 use super::{
+    answered::note,
     client::McpClient,
     content::McpContent,
     message::{CANCELLED, RpcMessage, RpcNotification, RpcRequest},
+    methods::{OTHER, ServedMethod},
     negotiate::over_a_pipe,
     revision::Revision,
     rpc::{RpcError, RpcId, RpcReply},
@@ -222,7 +224,7 @@ impl PipeReading {
             let taken = match line {
                 Ok(Some(Line::Whole(line))) if line.trim_ascii().is_empty() => continue,
                 Ok(Some(Line::Whole(line))) => self.take(line, requests).await,
-                Ok(Some(Line::TooLong)) => Err(self.refused(None, &too_long())),
+                Ok(Some(Line::TooLong)) => Err(self.refused(OTHER, None, &too_long())),
                 Ok(None) => return End::Gone,
                 Err(problem) => {
                     tracing::debug!(%problem, "the input cannot be read any more");
@@ -246,22 +248,23 @@ impl PipeReading {
     /// Takes the message on a line; else the answer to it.
     async fn take(&mut self, line: Bytes, requests: &mut JoinSet<()>) -> Result<(), RpcReply> {
         let read = aside(line.len(), move || RpcMessage::read(&line)).await;
-        let read = read.map_err(|stopped| self.refused(None, &self.internal(&stopped)))?;
+        let read = read.map_err(|stopped| self.refused(OTHER, None, &self.internal(&stopped)))?;
         let request = match read {
             Ok(RpcMessage::Request(request)) => request,
             Ok(RpcMessage::Notification(notification)) => {
                 self.pipe.cancel(&notification);
                 return Ok(());
             }
-            Err(none) => return Err(self.refused(none.id.as_ref(), &none.error)),
+            Err(none) => return Err(self.refused(OTHER, none.id.as_ref(), &none.error)),
         };
+        let method = ServedMethod::counted_as(&request.method);
         let revision = over_a_pipe(&request, self.has_greeted)
-            .map_err(|error| self.refused(Some(&request.id), &error))?;
+            .map_err(|error| self.refused(method, Some(&request.id), &error))?;
         self.has_greeted |= request.method == "initialize";
         let mut running = self
             .pipe
             .run(&request.id)
-            .map_err(|error| self.refused(Some(&request.id), &error))?;
+            .map_err(|error| self.refused(method, Some(&request.id), &error))?;
         let (pipe, answers) = (Arc::clone(&self.pipe), self.answers.clone());
         requests.spawn(async move {
             let reply = tokio::select! {
@@ -269,6 +272,7 @@ impl PipeReading {
                 () = running.cancelled.cancelled() => return,
                 reply = Box::pin(pipe.answer(&request, revision)) => reply,
             };
+            pipe.note(method, &reply);
             // Its id may be used again as soon as its answer is there; its place is taken until a client that reads has room for it.
             let _place = running.place.take();
             drop(running);
@@ -278,8 +282,11 @@ impl PipeReading {
         Ok(())
     }
 
-    fn refused(&self, id: Option<&RpcId>, error: &RpcError) -> RpcReply {
-        error.told(id, self.pipe.client.language)
+    /// The answer to what is not served, which is noted.
+    fn refused(&self, method: &'static str, id: Option<&RpcId>, error: &RpcError) -> RpcReply {
+        let reply = error.told(id, self.pipe.client.language);
+        self.pipe.note(method, &reply);
+        reply
     }
 
     fn internal(&self, refused: &Refused) -> RpcError {
@@ -302,6 +309,14 @@ impl Pipe {
             Err(NoResult::Refused(refused)) => RpcError::refused(&refused, language),
         };
         error.told(Some(&request.id), language)
+    }
+
+    /// Notes the answer to a request, for who operates the fleet.
+    fn note(&self, method: &'static str, reply: &RpcReply) {
+        let McpClient {
+            principal, tenant, ..
+        } = &self.client;
+        note(method, reply.code, Some(tenant), principal.name());
     }
 
     /// Notes that a request is being answered.
