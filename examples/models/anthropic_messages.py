@@ -1,12 +1,15 @@
 """The protocol `anthropic`: POST /v1/messages."""
 
 import uuid
+from itertools import takewhile
 
 from asked import Asked, Refusal, compact, texts_of, turn_of
 
 PATH = "/v1/messages"
 NAME = "anthropic"
 RESERVES = "max_tokens"
+# `system` stands between others, for which it is as if it were not there.
+ROLES = ("user", "assistant", "system")
 KINDS = {
     401: "authentication_error", 402: "billing_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large",
     429: "rate_limit_error", 504: "timeout_error", 529: "overloaded_error",
@@ -26,8 +29,8 @@ def read(body, join_roles=False):
             raise Refusal(400, f"{name}: Field required")
         if not isinstance(body[name], kind) or isinstance(body[name], bool):
             raise Refusal(400, f"{name}: Input should be a valid {wanted}")
-    if body["max_tokens"] < 1:
-        raise Refusal(400, "max_tokens: Input should be greater than or equal to 1")
+    if body["max_tokens"] < 0:
+        raise Refusal(400, "max_tokens: Input should be greater than or equal to 0")
     messages = body["messages"]
     if not messages:
         raise Refusal(400, "messages: at least one message is required")
@@ -66,7 +69,7 @@ def check_message(place, message, is_last):
     for name in ("role", "content"):
         if name not in message:
             raise Refusal(400, f"messages.{place}.{name}: Field required")
-    if message["role"] not in ("user", "assistant"):
+    if message["role"] not in ROLES:
         words = f"messages: Unexpected role \"{message['role']}\". Allowed roles are \"user\" or \"assistant\"."
         raise Refusal(400, words)
     if not isinstance(message["content"], (str, list)):
@@ -94,7 +97,8 @@ def joined(messages):
 
 def alternate(messages):
     """Strict, as the vendor was until 2024: what passes here passes there."""
-    if messages[0]["role"] != "user":
+    messages = [message for message in messages if message["role"] != "system"]
+    if not messages or messages[0]["role"] != "user":
         raise Refusal(400, 'messages: first message must use the "user" role')
     for before, message in zip(messages, messages[1:]):
         if before["role"] == message["role"]:
@@ -105,8 +109,10 @@ def alternate(messages):
 
 def pair(messages):
     """Every tool call has its result in the next message, and every result its call in the one before."""
-    calls = []
+    calls, asked_at = [], 0
     for place, message in enumerate(messages):
+        if message["role"] == "system":
+            continue
         results = [(n, block.get("tool_use_id")) for n, block in enumerate(message["content"]) if is_a(block, "tool_result")]
         for n, wanted in results:
             if wanted not in calls:
@@ -115,13 +121,15 @@ def pair(messages):
                     "Each `tool_result` block must have a corresponding `tool_use` block in the previous message."
                 )
                 raise Refusal(400, words)
-        open_calls = [call for call in calls if call not in {wanted for _, wanted in results}]
-        all_answered(open_calls, place - 1)
+        # Results stand before everything else, or they are none.
+        first = {block["tool_use_id"] for block in takewhile(lambda block: is_a(block, "tool_result"), message["content"])}
+        all_answered([call for call in calls if call not in first], asked_at)
+        asked_at = place
         calls = [block.get("id") for block in blocks_of(message) if is_a(block, "tool_use")]
         for call in calls:
             if calls.count(call) > 1:
                 raise Refusal(400, "messages: `tool_use` ids must be unique")
-    all_answered(calls, len(messages) - 1)
+    all_answered(calls, asked_at)
 
 
 def is_a(block, kind):
@@ -178,8 +186,10 @@ def error_frame(refusal, style):
     return style.event(error(refusal), "error")
 
 
-def headers():
-    return {"request-id": f"req_{uuid.uuid4().hex[:24]}"}
+def headers(status=200):
+    """Those of every answer, and of an error the word whether the vendor's package is to ask again."""
+    again = {} if status < 400 else {"x-should-retry": "true" if status in (408, 409, 429) or status >= 500 else "false"}
+    return {"request-id": f"req_{uuid.uuid4().hex[:24]}"} | again
 
 
 def told(usage, output):

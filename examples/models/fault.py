@@ -9,7 +9,7 @@ from frame import Frame
 # Each kind with the fields that it may have.
 KINDS = {
     "status": {"status", "message", "type", "code", "param", "headers"},
-    "error": {"status", "message", "type", "code", "param", "after"},
+    "error": {"status", "message", "type", "code", "param", "after", "failed"},
     "cut": {"at", "end"},
     "hang": {"at", "ms"},
     "drop": {"end"},
@@ -61,8 +61,11 @@ def body(said, stream):
     return None
 
 
-def stream_with_error(frames, said, dialect, style):
-    """The frames until `after` of them had text, then an error of the vendor, then the end; with 0, the error alone."""
+def stream_with_error(frames, said, dialect, style, failed):
+    """The frames until `after` of them had text, then an error of the vendor, then the end; with 0, the error alone.
+
+    `failed` is the object that failed, for the protocol that has one: it is in an event of its own.
+    """
     sent, spoken, after = 0, 0, said.get("after", 0)
     for frame in frames:
         if spoken >= after:
@@ -70,6 +73,10 @@ def stream_with_error(frames, said, dialect, style):
         spoken += bool(frame.text)
         sent += 1
         yield frame
+    if failed:
+        event = {"type": "response.failed", "sequence_number": sent, "response": failed}
+        yield style.event(event, "response.failed")
+        return
     numbered = {"number": sent} if dialect.NAME == "openai_responses" else {}
     yield dialect.error_frame(refusal({"status": 500, **said}), style, **numbered)
 
@@ -84,6 +91,13 @@ def endless(frames, stream):
     return chain(frames[: frames.index(spoken[0])], cycle(spoken))
 
 
-def plain_error(said, dialect):
+def plain_error(said, dialect, failed):
     """An error as the body of a 200."""
-    return Frame(compact(dialect.error(refusal({"status": 500, **said}))).encode())
+    return Frame(compact(failed or dialect.error(refusal({"status": 500, **said}))).encode())
+
+
+def failed(said, dialect, asked, answer):
+    """The object that failed, where the rule wants one and the protocol has it."""
+    if said.get("failed") and dialect.NAME == "openai_responses":
+        return dialect.failed(asked, answer, refusal(said))
+    return None

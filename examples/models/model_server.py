@@ -92,7 +92,10 @@ class Handler(BaseHTTPRequestHandler):
             raise dialect.no_json()
         if isinstance(said.get("model"), str):
             entry.note(model=said["model"], stream=bool(said.get("stream")))
-        asked = dialect.read(said, join_roles=self.server.join_roles)
+        try:
+            asked = dialect.read(said, join_roles=self.server.join_roles)
+        except (TypeError, KeyError, AttributeError) as wrong:
+            raise Refusal(400, f"Invalid request body: {wrong!r}") from None
         entry.note(turn=asked.turn)
         models = {**self.server.models, **self.server.script.models}
         if models and asked.model not in models:
@@ -123,27 +126,30 @@ class Handler(BaseHTTPRequestHandler):
             status, content_type, data = instead
             return sending.whole(status, dialect.headers() | {"Content-Type": content_type} | rule.headers, data)
         usage = entry.counted = count(asked, rule.answer)
+        entry.answers = asked.stream or fault["kind"] != "error"
         if asked.stream:
             frames = dialect.stream(asked, rule.answer, usage, rule.style)
         else:
             whole = compact(dialect.reply(asked, rule.answer, usage)).encode("utf-8", "surrogatepass")
             frames = [Frame(whole)]
         if fault["kind"] == "error":
-            style = rule.style
-            frames = faults.stream_with_error(frames, fault, dialect, style) if asked.stream else [faults.plain_error(fault, dialect)]
+            failed = faults.failed(fault, dialect, asked, rule.answer)
+            if asked.stream:
+                frames = faults.stream_with_error(frames, fault, dialect, rule.style, failed)
+            else:
+                frames = [faults.plain_error(fault, dialect, failed)]
         if fault["kind"] == "endless":
             frames = faults.endless(frames, asked.stream)
         if asked.stream or fault["kind"] == "endless":
             return sending.stream(200, (EVENTS if asked.stream else JSON) | dialect.headers() | rule.headers, frames)
         sending.whole(200, JSON | dialect.headers() | rule.headers, b"".join(frame.data for frame in frames))
-        if fault["kind"] != "error":
+        if entry.answers:
             entry.spoken += [part.written for part in rule.answer.parts]
             sending.told = usage is not None
 
     def refuse(self, dialect, refusal, entry, sending):
         entry.note(error=refusal.message)
-        headers = {"x-should-retry": "false"} if refusal.status < 500 and refusal.status not in (408, 409, 429) else {}
-        headers = JSON | dialect.headers() | headers | refusal.headers
+        headers = JSON | dialect.headers(refusal.status) | refusal.headers
         sending.whole(refusal.status, headers, compact(dialect.error(refusal)).encode())
 
     def do_GET(self):
@@ -232,7 +238,10 @@ class Server(ThreadingHTTPServer):
 
 def end_with_parent():
     """Ends the process when stdin is a pipe and the other end closes it; a terminal or /dev/null says nothing."""
-    mode = os.fstat(0).st_mode
+    try:
+        mode = os.fstat(0).st_mode
+    except OSError:
+        return
     if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
         while os.read(0, 4096):
             """What comes is for nobody."""

@@ -132,7 +132,7 @@ def error_frame(refusal, style):
     return style.event(error(refusal))
 
 
-def headers():
+def headers(_status=200):
     return {"x-request-id": f"req_{uuid.uuid4().hex}", "openai-version": "2020-10-01"}
 
 

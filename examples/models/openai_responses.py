@@ -17,7 +17,7 @@ FINISHES = {"length": "max_output_tokens", "content_filter": "content_filter"}
 REPEATED = {
     "background": False, "instructions": None, "max_output_tokens": None, "max_tool_calls": None, "metadata": {},
     "parallel_tool_calls": True, "previous_response_id": None, "prompt_cache_key": None,
-    "reasoning": {"effort": None, "summary": None}, "safety_identifier": None, "store": True, "temperature": 1.0,
+    "reasoning": {"effort": None, "summary": None}, "safety_identifier": None, "temperature": 1.0,
     "text": {"format": {"type": "text"}}, "tool_choice": "auto", "tools": [], "top_logprobs": 0, "top_p": 1.0,
     "truncation": "disabled", "user": None,
 }  # fmt: skip
@@ -33,6 +33,9 @@ def read(body, **_options):
     if not isinstance(given, str) and not (isinstance(given, list) and all(isinstance(item, dict) for item in given)):
         words = "Invalid type for 'input': expected one of a string or an array of objects, but got something else instead."
         raise Refusal(400, words, param="input", code="invalid_type")
+    if body.get("previous_response_id"):
+        words = f"Previous response with id '{body['previous_response_id']}' not found."
+        raise Refusal(400, words, param="previous_response_id", code="previous_response_not_found")
     items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given
     pair(items)
     last = items[-1] if items else {}
@@ -87,6 +90,12 @@ def error_frame(refusal, style, number=0):
     fields = error(refusal)["error"]
     event = {"type": "error", "code": fields["code"] or fields["type"], "message": fields["message"], "param": fields["param"]}
     return style.event(event | {"sequence_number": number}, "error")
+
+
+def failed(asked, answer, refusal):
+    """An answer that failed on its way, as the object that a 200 has then."""
+    words = {"code": refusal.code or "server_error", "message": refusal.message}
+    return head(asked, answer) | {"status": "failed", "error": words}
 
 
 def told(usage):

@@ -11,6 +11,7 @@ from usage import Usage, tokens
 SECRET = re.compile(r"auth|cookie|secret|token|key", re.IGNORECASE)
 SHOWN = ("idempotency-key",)
 ENTRIES_MAX = 20_000
+ENTRIES_BYTES_MAX = 256 * 1024 * 1024
 MODELS_MAX = 1_000
 
 
@@ -19,7 +20,8 @@ class Entry:
 
     def __init__(self, number, method, path, headers, body):
         self.began, self.body, self.spoken = time.monotonic(), body, []
-        self.counted = None
+        # What the answer counts, and whether there is one at all.
+        self.counted, self.answers = None, False
         self.fields = {
             "number": number,
             "at_ms": time.time() * 1000,
@@ -99,12 +101,12 @@ class Record:
 
     def __init__(self):
         self._one_at_a_time = threading.Lock()
+        self._number = self._in_flight = 0
         self.clear()
 
     def clear(self):
         with self._one_at_a_time:
-            self._entries, self._sums, self._number = deque(maxlen=ENTRIES_MAX), {}, 0
-            self._in_flight = 0
+            self._entries, self._bytes, self._sums = deque(), 0, {}
 
     def open(self, method, path, headers, body):
         with self._one_at_a_time:
@@ -112,13 +114,16 @@ class Record:
             self._in_flight += 1
             entry = Entry(self._number, method, path, headers, body)
             self._entries.append(entry)
+            self._bytes += len(body)
+            while len(self._entries) > ENTRIES_MAX or (self._bytes > ENTRIES_BYTES_MAX and len(self._entries) > 1):
+                self._bytes -= len(self._entries.popleft().body)
             return entry
 
     def close(self, entry, ended, told, read_tokens):
         """Fills an entry: how it ended, and whether the usage got out whole."""
         if entry.counted and told:
             entry.note(usage=entry.counted.as_json())
-        elif read_tokens is not None and entry.fields["status"] == 200:
+        elif entry.answers and entry.fields["status"] == 200:
             entry.note(untold={"input": read_tokens, "output": tokens(entry.spoken)})
         with self._one_at_a_time:
             name = entry.fields["model"] or "(none)"

@@ -1,5 +1,6 @@
 """Sends an answer as its rule wants it: in which pieces, with which pauses, until which byte."""
 
+import os
 import select
 import socket
 import struct
@@ -38,6 +39,8 @@ class Sending:
         if self._compress:
             body = self._compress.compress(body) + self._compress.flush()
             headers = headers | {"Content-Encoding": "gzip"}
+        if self._fault.get("end") == "clean" and self._until is not None:
+            body = body[: self._until]
         self.head(status, headers | {"Content-Length": str(len(body))}, body if self._plain_way() else None)
         if not self._plain_way():
             self._pause("first_chunk_ms")
@@ -75,14 +78,14 @@ class Sending:
         if self._hangs and "at" not in self._fault:
             self._hang()
         self._pause("first_byte_ms")
-        handler = self.handler
-        handler.send_response(status)
-        for name, value in headers.items():
-            handler.send_header(name, value)
-        lines = b"".join(handler._headers_buffer) + b"\r\n"
-        handler._headers_buffer = []
+        # In one write, which the handler's own way would not be.
+        reason = self.handler.responses.get(status, ("",))[0]
+        lines = [f"HTTP/1.1 {status} {reason}", f"Date: {self.handler.date_time_string()}"]
+        # Of two spellings of a name, the later one counts: that is the script's.
+        named = {name.lower(): f"{name}: {value}" for name, value in headers.items()}
+        lines += named.values()
         self.entry.note(status=status, first_byte_at_ms=time.time() * 1000)
-        self._out(lines + (body or b""))
+        self._out("\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b""))
         self.entry.note(bytes=len(body or b""))
 
     def _write(self, data):
@@ -152,5 +155,7 @@ class Sending:
             time.sleep(max(ends - time.monotonic(), 0))
 
     def reset(self):
-        """Has the connection end with a reset when it is closed."""
-        self.handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        """Ends the connection with a reset; the server's own end would be an orderly one."""
+        connection = self.handler.connection
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        os.close(connection.detach())

@@ -30,6 +30,7 @@ PROOFS = [
     "first_call",
     "bad_input",
     "definitions",
+    "model_server",
     "transcripts",
     "one_key",
     "nothing_left",
@@ -51,9 +52,9 @@ PROOFS = [
 ]
 # Needs a program of the release before.
 UPGRADE = "rolling_upgrade"
-# The first is about `toolfleet dev` itself; the others connect without a user or have two fleets, `wallet` sets what a dispatcher starts with, and
-# `dashboard` starts a worker of its own.
-NOT_DEPLOYED = ["dev_lifecycle", "pauses", "brakes", "for_somebody", "wallet", "dashboard", "by_curl", "turns", "gateways_killed", "fleet_behind_fleet"]
+# The first is about `toolfleet dev` itself; the others connect without a user or have two fleets, `wallet` sets what a dispatcher starts with,
+# `dashboard` starts a worker of its own, and `model_server` has no fleet at all.
+NOT_DEPLOYED = ["dev_lifecycle", "model_server", "pauses", "brakes", "for_somebody", "wallet", "dashboard", "by_curl", "turns", "gateways_killed", "fleet_behind_fleet"]
 PROOF_SECONDS = 600
 TAIL_LINES = 30
 
