@@ -44,6 +44,8 @@ def read(body, join_roles=False):
     blocks = blocks_of(last)
     role = "tool" if any(block.get("type") == "tool_result" for block in blocks) else last["role"]
     tools = [tool.get("name") for tool in body.get("tools") or []]
+    if len(set(tools)) < len(tools):
+        raise Refusal(400, "tools: Tool names must be unique.")
     return Asked(
         NAME, body, body["model"], bool(body.get("stream")), "\n".join(texts_of(last["content"])), role,
         turn_of([message["role"] == "assistant" for message in messages]), tools, list(everything(body)),
@@ -77,9 +79,14 @@ def check_message(place, message, is_last):
     if not message["content"] and not (is_last and message["role"] == "assistant"):
         words = f"messages.{place}: all messages must have non-empty content except for the optional final assistant message"
         raise Refusal(400, words)
-    for block in blocks_of(message):
-        if block.get("type") == "text" and not block.get("text"):
+    for n, block in enumerate(message["content"]):
+        where = f"messages.{place}.content.{n}"
+        if is_a(block, "text") and not block.get("text"):
             raise Refusal(400, "messages: text content blocks must be non-empty")
+        if is_a(block, "tool_use") and not isinstance(block.get("input"), dict):
+            raise Refusal(400, f"{where}.tool_use.input: Input should be a valid dictionary")
+        if is_a(block, "thinking") and block.get("signature") != SIGNATURE:
+            raise Refusal(400, f"{where}: Invalid `signature` in `thinking` block")
 
 
 def joined(messages):

@@ -62,6 +62,7 @@ def pair(messages):
             known = ", ".join(f"'{role}'" for role in ROLES[:-1])
             words = f"Invalid value: '{role}'. Supported values are: {known}, and '{ROLES[-1]}'."
             raise Refusal(400, words, param=f"messages[{place}].role", code="invalid_value")
+        check_message(place, message)
         if role == "tool":
             wanted = message.get("tool_call_id")
             if not calls_known:
@@ -76,6 +77,24 @@ def pair(messages):
         open_calls = [call.get("id") for call in message.get("tool_calls") or []]
         calls_known = bool(open_calls)
     all_answered(open_calls, len(messages))
+
+
+def check_message(place, message):
+    """What a message must have, and what of it may not be empty."""
+    calls = message.get("tool_calls")
+    if calls == []:
+        name = f"messages[{place}].tool_calls"
+        words = f"Invalid '{name}': empty array. Expected an array with minimum length 1, but got an empty array instead."
+        raise Refusal(400, words, param=name, code="empty_array")
+    for n, call in enumerate(calls or []):
+        if not isinstance(call.get("function", {}).get("arguments", ""), str):
+            name = f"messages[{place}].tool_calls[{n}].function.arguments"
+            words = f"Invalid type for '{name}': expected a string, but got an object instead."
+            raise Refusal(400, words, param=name, code="invalid_type")
+    spoken = message["role"] == "assistant" and (calls or message.get("refusal") or message.get("function_call"))
+    if message.get("content") is None and not spoken:
+        words = "Invalid value for 'content': expected a string, got null."
+        raise Refusal(400, words, param=f"messages.[{place}].content")
 
 
 def all_answered(open_calls, place):

@@ -11,6 +11,7 @@ __all__ = ["check_headers", "check_key", "error", "headers", "no_json", "no_mode
 PATH = "/v1/responses"
 NAME = "openai_responses"
 RESERVES = None
+ROLES = ("assistant", "system", "developer", "user")
 MADE = ("function_call", "reasoning", "custom_tool_call")
 FINISHES = {"length": "max_output_tokens", "content_filter": "content_filter"}
 # What a request may say of itself and a reply repeats, and what it is when it was not said.
@@ -37,6 +38,11 @@ def read(body, **_options):
         words = f"Previous response with id '{body['previous_response_id']}' not found."
         raise Refusal(400, words, param="previous_response_id", code="previous_response_not_found")
     items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given
+    for place, item in enumerate(items):
+        if kind_of(item) == "message" and item.get("role") not in ROLES:
+            known = "'assistant', 'system', 'developer', and 'user'"
+            words = f"Invalid value: '{item.get('role', '')}'. Supported values are: {known}."
+            raise Refusal(400, words, param=f"input[{place}]", code="invalid_value")
     pair(items)
     last = items[-1] if items else {}
     role = "tool" if kind_of(last).endswith("_output") else last.get("role", "")

@@ -21,6 +21,8 @@ import crowd
 import faults
 import refusals
 import retries
+import scripts
+import turns
 import wire
 
 
@@ -106,7 +108,16 @@ def agree_on_sums(server, door, replies):
     return "{}+{} tokens".format(*door.told(replies[0]))
 
 
-PARTS = {"matrix": matrix, "wire": wire.look, "refusals": refusals.meet, "retries": retries.count, "faults": faults.meet, "crowd": crowd.come}
+PARTS = {
+    "matrix": matrix,
+    "scripts": scripts.play,
+    "turns": turns.take,
+    "wire": wire.look,
+    "refusals": refusals.meet,
+    "retries": retries.count,
+    "faults": faults.meet,
+    "crowd": crowd.come,
+}
 
 
 def attest(say, short=False, only=None):
