@@ -71,7 +71,7 @@ class Handler(BaseHTTPRequestHandler):
             ended = "cut"
             if cut.end == "reset":
                 sending.reset()
-            self.close_connection = cut.end != "clean"
+            self.close_connection = self.close_connection or cut.end != "clean"
         except Left:
             ended = "client_left"
             self.close_connection = True

@@ -18,6 +18,7 @@ from protocols import FRESH, PROTOCOLS, agree, exact, without_unkept
 from standin import NotAsScripted, StandIn, check
 
 import crowd
+import cuts
 import faults
 import refusals
 import retries
@@ -113,6 +114,7 @@ PARTS = {
     "scripts": scripts.play,
     "turns": turns.take,
     "wire": wire.look,
+    "cuts": cuts.make,
     "refusals": refusals.meet,
     "retries": retries.count,
     "faults": faults.meet,
