@@ -42,7 +42,7 @@ def read(body, join_roles=False):
     pair(messages)
     last = messages[-1]
     blocks = blocks_of(last)
-    role = "tool" if any(block.get("type") == "tool_result" for block in blocks) else last["role"]
+    role = "tool" if any(is_a(block, "tool_result") for block in blocks) else last["role"]
     tools = [tool.get("name") for tool in body.get("tools") or []]
     if len(set(tools)) < len(tools):
         raise Refusal(400, "tools: Tool names must be unique.")
@@ -61,8 +61,8 @@ def everything(body):
 
 
 def blocks_of(message):
-    content = message["content"]
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    """The blocks in their places; a text has none."""
+    return message["content"] if isinstance(message["content"], list) else []
 
 
 def check_message(place, message, is_last):
@@ -79,7 +79,7 @@ def check_message(place, message, is_last):
     if not message["content"] and not (is_last and message["role"] == "assistant"):
         words = f"messages.{place}: all messages must have non-empty content except for the optional final assistant message"
         raise Refusal(400, words)
-    for n, block in enumerate(message["content"]):
+    for n, block in enumerate(blocks_of(message)):
         where = f"messages.{place}.content.{n}"
         if is_a(block, "text") and not block.get("text"):
             raise Refusal(400, "messages: text content blocks must be non-empty")
@@ -120,7 +120,7 @@ def pair(messages):
     for place, message in enumerate(messages):
         if message["role"] == "system":
             continue
-        results = [(n, block.get("tool_use_id")) for n, block in enumerate(message["content"]) if is_a(block, "tool_result")]
+        results = [(n, block.get("tool_use_id")) for n, block in enumerate(blocks_of(message)) if is_a(block, "tool_result")]
         for n, wanted in results:
             if wanted not in calls:
                 words = (
@@ -129,7 +129,7 @@ def pair(messages):
                 )
                 raise Refusal(400, words)
         # Results stand before everything else, or they are none.
-        first = {block["tool_use_id"] for block in takewhile(lambda block: is_a(block, "tool_result"), message["content"])}
+        first = {block["tool_use_id"] for block in takewhile(lambda block: is_a(block, "tool_result"), blocks_of(message))}
         all_answered([call for call in calls if call not in first], asked_at)
         asked_at = place
         calls = [block.get("id") for block in blocks_of(message) if is_a(block, "tool_use")]
@@ -156,7 +156,10 @@ def too_long(limit, read_tokens, asked):
     if read_tokens > limit:
         return Refusal(400, f"prompt is too long: {read_tokens} tokens > {limit} maximum")
     wanted = asked.body["max_tokens"]
-    words = f"input length and `max_tokens` exceed context limit: {read_tokens} + {wanted} > {limit}, decrease input length or `max_tokens` and try again"
+    words = (
+        f"input length and `max_tokens` exceed context limit: {read_tokens} + {wanted} > {limit}, "
+        "decrease input length or `max_tokens` and try again"
+    )
     return Refusal(400, words)
 
 

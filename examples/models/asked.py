@@ -3,10 +3,12 @@
 import json
 from dataclasses import dataclass, field
 
+from usage import tokens
+
 
 @dataclass
 class Asked:
-    """A request as the script matches it; `texts` is everything that the model reads."""
+    """A request as the script matches it; `texts` is everything that the model reads, and `tokens` what that counts."""
 
     protocol: str
     body: dict
@@ -17,6 +19,9 @@ class Asked:
     turn: int = 1
     tools: list = field(default_factory=list)
     texts: list = field(default_factory=list)
+
+    def __post_init__(self):
+        self.tokens = tokens(self.texts)
 
 
 class Refusal(Exception):
@@ -46,7 +51,7 @@ def texts_of(content):
 
 
 def turn_of(makers):
-    """Which answer of the model is asked for, from 1: `makers` says for each message whether the model made it, and a run of its own is one answer."""
+    """Which answer of the model is asked for, from 1: `makers` says for each message whether the model made it; several in a row are one."""
     return 1 + sum(mine and not before for mine, before in zip(makers, [False, *makers]))
 
 

@@ -26,8 +26,8 @@ import script as scripts
 from asked import Refusal, compact
 from frame import Frame
 from record import Record
-from sending import Cut, Left, Sending
-from usage import count, tokens
+from sending import Cut, Left, Sending, reset
+from usage import count
 
 DIALECTS = {dialect.PATH: dialect for dialect in (openai_chat, openai_responses, anthropic_messages)}
 BODY_BYTES_MAX = 64 * 1024 * 1024
@@ -43,40 +43,42 @@ class Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "model_server", ""
 
     def do_POST(self):
-        path = self.path.partition("?")[0]
         body = self.read_body()
         if body is None:
             return
         record = self.server.record
-        entry = record.open("POST", path, self.headers, body)
-        sending, ended, read_tokens = Sending(self, entry), "crashed", None
+        entry = record.open("POST", self.path, self.headers, body)
+        ended = "crashed"
         try:
-            dialect = DIALECTS.get(path)
-            if dialect is None:
-                raise_unknown(path)
-            try:
-                asked = self.asked(dialect, body, entry)
-                read_tokens = tokens(asked.texts)
-                rule = self.rule_of(asked, entry)
-                sending = Sending(self, entry, rule)
-                self.answer(dialect, asked, rule, entry, sending)
-                ended = "whole"
-            except Refusal as refusal:
-                self.refuse(dialect, refusal, entry, sending)
-                ended = "refused"
-        except Refusal as refusal:
-            sending.whole(refusal.status, JSON, compact({"error": {"message": refusal.message}}).encode())
-            ended = "refused"
+            ended = self.serve(body, entry)
         except Cut as cut:
             ended = "cut"
-            if cut.end == "reset":
-                sending.reset()
             self.close_connection = self.close_connection or cut.end != "clean"
+            if cut.end == "reset":
+                reset(self.connection)
         except Left:
             ended = "client_left"
             self.close_connection = True
         finally:
-            record.close(entry, ended, sending.told, read_tokens)
+            record.close(entry, ended)
+
+    def serve(self, body, entry):
+        """Answers or refuses; how it ended."""
+        path, sending = self.path.partition("?")[0], Sending(self, entry)
+        dialect = DIALECTS.get(path, openai_chat)
+        try:
+            if path not in DIALECTS:
+                raise Refusal(404, f"Unknown request URL: POST {path}.", kind="invalid_request_error", code="unknown_url")
+            asked = self.asked(dialect, body, entry)
+            rule = self.rule_of(asked, entry)
+            sending = Sending(self, entry, rule)
+            self.answer(dialect, asked, rule, entry, sending)
+            return "whole"
+        except Refusal as refusal:
+            entry.note(error=refusal.message)
+            headers = JSON | dialect.headers(refusal.status) | refusal.headers
+            sending.whole(refusal.status, headers, compact(dialect.error(refusal)).encode("utf-8", "surrogatepass"))
+            return "refused"
 
     def asked(self, dialect, body, entry):
         """What is asked, once the vendor would take it."""
@@ -100,10 +102,10 @@ class Handler(BaseHTTPRequestHandler):
         models = {**self.server.models, **self.server.script.models}
         if models and asked.model not in models:
             raise dialect.no_model(asked.model)
-        limit, read_tokens = models.get(asked.model), tokens(asked.texts)
+        limit, entry.read = models.get(asked.model), asked.tokens
         reserved = said.get(dialect.RESERVES) or 0 if dialect.RESERVES else 0
-        if limit is not None and read_tokens + reserved > limit:
-            raise dialect.too_long(limit, read_tokens, asked)
+        if limit is not None and asked.tokens + reserved > limit:
+            raise dialect.too_long(limit, asked.tokens, asked)
         return asked
 
     def rule_of(self, asked, entry):
@@ -145,12 +147,7 @@ class Handler(BaseHTTPRequestHandler):
         sending.whole(200, JSON | dialect.headers() | rule.headers, b"".join(frame.data for frame in frames))
         if entry.answers:
             entry.spoken += [part.written for part in rule.answer.parts]
-            sending.told = usage is not None
-
-    def refuse(self, dialect, refusal, entry, sending):
-        entry.note(error=refusal.message)
-        headers = JSON | dialect.headers(refusal.status) | refusal.headers
-        sending.whole(refusal.status, headers, compact(dialect.error(refusal)).encode())
+            entry.told = usage is not None
 
     def do_GET(self):
         path, _, query = self.path.partition("?")
@@ -198,7 +195,10 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self.tell(411 if not length else 413, {"error": {"message": "A body has a Content-Length of at most 64 MiB."}})
             return None
-        return self.rfile.read(int(length))
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):
+            raise ConnectionError("the client left before its request was whole")
+        return body
 
     def read_chunks(self):
         """A body that came in chunks of HTTP."""
@@ -218,10 +218,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format, *args):
         """GET /log is the log."""
-
-
-def raise_unknown(path):
-    raise Refusal(404, f"Unknown request URL: POST {path}.")
 
 
 class Server(ThreadingHTTPServer):

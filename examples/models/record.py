@@ -20,8 +20,8 @@ class Entry:
 
     def __init__(self, number, method, path, headers, body):
         self.began, self.body, self.spoken = time.monotonic(), body, []
-        # What the answer counts, and whether there is one at all.
-        self.counted, self.answers = None, False
+        # What the request counts, and the answer, if there is one at all; whether the usage got out whole.
+        self.read, self.counted, self.answers, self.told = 0, None, False, False
         self.fields = {
             "number": number,
             "at_ms": time.time() * 1000,
@@ -119,12 +119,12 @@ class Record:
                 self._bytes -= len(self._entries.popleft().body)
             return entry
 
-    def close(self, entry, ended, told, read_tokens):
-        """Fills an entry: how it ended, and whether the usage got out whole."""
-        if entry.counted and told:
+    def close(self, entry, ended):
+        """Fills an entry: how it ended, and what was told of its usage."""
+        if entry.counted and entry.told:
             entry.note(usage=entry.counted.as_json())
         elif entry.answers and entry.fields["status"] == 200:
-            entry.note(untold={"input": read_tokens, "output": tokens(entry.spoken)})
+            entry.note(untold={"input": entry.read, "output": tokens(entry.spoken)})
         with self._one_at_a_time:
             name = entry.fields["model"] or "(none)"
             if name not in self._sums and len(self._sums) >= MODELS_MAX:

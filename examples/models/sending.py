@@ -25,7 +25,6 @@ class Sending:
 
     def __init__(self, handler, entry, rule=None):
         self.handler, self.entry, self.rule = handler, entry, rule
-        self.told = False
         self._compress = zlib.compressobj(wbits=31) if rule and rule.gzip else None
         self._chunked = False
         fault = (rule and rule.fault) or {}
@@ -68,7 +67,7 @@ class Sending:
                 self.entry.spoken.append(frame.text)
                 if self.entry.fields["first_chunk_at_ms"] is None:
                     self.entry.note(first_chunk_at_ms=time.time() * 1000)
-            self.told = self.told or frame.tells
+            self.entry.told = self.entry.told or frame.tells
         if self._compress:
             self._write(self._compress.flush())
         self._finish()
@@ -154,8 +153,8 @@ class Sending:
             # A further request stands behind this one: from here on only time counts.
             time.sleep(max(ends - time.monotonic(), 0))
 
-    def reset(self):
-        """Ends the connection with a reset; the server's own end would be an orderly one."""
-        connection = self.handler.connection
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        os.close(connection.detach())
+
+def reset(connection):
+    """Ends a connection with a reset; the server's own end would be an orderly one."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    os.close(connection.detach())

@@ -33,7 +33,7 @@ def count(asked, answer):
     if answer.usage is None:
         return None
     counted = {
-        "input": tokens(asked.texts),
+        "input": asked.tokens,
         "output": tokens(part.written for part in answer.parts),
         "reasoning": tokens(part.text for part in answer.parts if part.kind == "reasoning"),
     }

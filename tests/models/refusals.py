@@ -187,7 +187,7 @@ def bare(server):
         ("/v1/chat/completions", right, '{"model": "m"}', 400, "Missing required parameter: 'messages'."),
         ("/v1/chat/completions", right, '{"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [4]}', 400, "Invalid request body"),
         ("/v1/responses", right, '{"model": "m"}', 400, "Missing required parameter: 'input'."),
-        ("/v1/nothing", right, "{}", 404, "Unknown request URL"),
+        ("/v1/nothing", right, "{}", 404, "Unknown request URL: POST /v1/nothing."),
     ]:
         connection = http.client.HTTPConnection(place.hostname, place.port, timeout=20)
         connection.request("POST", path, body, headers)
