@@ -144,10 +144,9 @@ class Handler(BaseHTTPRequestHandler):
             frames = faults.endless(frames, asked.stream)
         if asked.stream or fault["kind"] == "endless":
             return sending.stream(200, (EVENTS if asked.stream else JSON) | dialect.headers() | rule.headers, frames)
-        sending.whole(200, JSON | dialect.headers() | rule.headers, b"".join(frame.data for frame in frames))
-        if entry.answers:
-            entry.spoken += [part.written for part in rule.answer.parts]
-            entry.told = usage is not None
+        texts = [part.written for part in rule.answer.parts] if entry.answers else []
+        data = b"".join(frame.data for frame in frames)
+        sending.whole(200, JSON | dialect.headers() | rule.headers, data, texts, tells=entry.answers and usage is not None)
 
     def do_GET(self):
         path, _, query = self.path.partition("?")

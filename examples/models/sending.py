@@ -33,17 +33,22 @@ class Sending:
         self._hangs = fault.get("kind") == "hang"
         self._fault = fault
 
-    def whole(self, status, headers, body):
-        """Sends one body of known length."""
+    def whole(self, status, headers, body, texts=(), tells=False):
+        """Sends one body of known length; `texts` is what the model says in it, `tells` is whether it has the usage."""
         if self._compress:
             body = self._compress.compress(body) + self._compress.flush()
             headers = headers | {"Content-Encoding": "gzip"}
+        complete = len(body)
         if self._fault.get("end") == "clean" and self._until is not None:
             body = body[: self._until]
         self.head(status, headers | {"Content-Length": str(len(body))}, body if self._plain_way() else None)
         if not self._plain_way():
             self._pause("first_chunk_ms")
             self._write(body)
+        if self.entry.fields["bytes"] == complete:
+            self.entry.spoken += texts
+            self.entry.told = tells
+        self._stop_in_time()
 
     def _plain_way(self):
         """Whether head and body may leave in one write."""
@@ -68,9 +73,11 @@ class Sending:
                 if self.entry.fields["first_chunk_at_ms"] is None:
                     self.entry.note(first_chunk_at_ms=time.time() * 1000)
             self.entry.told = self.entry.told or frame.tells
+            self._stop_in_time()
         if self._compress:
             self._write(self._compress.flush())
-        self._finish()
+        self._stop_in_time()
+        self._last_chunk()
 
     def head(self, status, headers, body=None):
         """Sends the status and the headers, with the body where it is known."""
@@ -93,10 +100,13 @@ class Sending:
             if start and not self._chunked:
                 self._pause("chunk_ms")
             piece = data[start : start + size]
-            if self._until is not None and len(piece) >= self._until - self.entry.fields["bytes"]:
+            if self._until is not None and len(piece) > self._until - self.entry.fields["bytes"]:
                 self._piece(piece[: self._until - self.entry.fields["bytes"]])
-                self._stop()
+                self._stop_in_time()
             self._piece(piece)
+
+    def _stop_in_time(self):
+        """Ends the answer where the fault wants it."""
         if self._until is not None and self.entry.fields["bytes"] >= self._until:
             self._stop()
 
@@ -111,7 +121,7 @@ class Sending:
         except OSError:
             raise Left from None
 
-    def _finish(self):
+    def _last_chunk(self):
         if self._chunked:
             self._out(b"0\r\n\r\n")
 
@@ -120,7 +130,7 @@ class Sending:
             self._hang()
         end = self._fault.get("end", "close")
         if end == "clean":
-            self._finish()
+            self._last_chunk()
         raise Cut(end)
 
     def _hang(self):

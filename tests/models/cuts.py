@@ -35,7 +35,32 @@ def make(server, say):
             pieces = chunks(server, protocol.path, body) if stream else []
             check(max(map(len, pieces), default=5) == 5, f"{what}: pieces of {max(map(len, pieces), default=0)} bytes")
             check(not stream or any(not is_text(piece) for piece in pieces), f"{what}: no character was cut apart")
+            edge(server, protocol, body, len(whole), what)
     say(f"cut at {', '.join(map(str, PLACES))} bytes, closed, reset and as if whole: {len(PROTOCOLS) * 2 * len(PLACES) * len(ENDS)} cuts")
+
+
+# What stands behind the usage of a stream.
+BEHIND = {
+    "openai_chat": len("data: [DONE]\n\n"),
+    "openai_responses": 0,
+    "anthropic": len('event: message_stop\ndata: {"type":"message_stop"}\n\n'),
+}
+
+
+def edge(server, protocol, body, length, what):
+    """Usage is told when its last byte got out, and not one byte before."""
+    if body["stream"] and protocol.name == "openai_chat":
+        body = body | {"stream_options": {"include_usage": True}}
+        server.play([RULE])
+        length = len(received(server, protocol.path, body, True)[0])
+    whole = length - (BEHIND[protocol.name] if body["stream"] else 0)
+    for at in (whole - 1, whole):
+        server.play([RULE | {"fault": {"kind": "cut", "at": at}}])
+        data, _ = received(server, protocol.path, body, body["stream"])
+        [entry] = server.log()
+        check(len(data) == at == entry["bytes"] and entry["ended"] == "cut", f"{what}, at {at}: {len(data)} bytes, {entry}")
+        check(bool(entry["usage"]) == (at == whole), f"{what}, at {at} of {whole}: usage {entry['usage']}")
+        check(bool(entry["untold"]) == (at < whole), f"{what}, at {at} of {whole}: untold {entry['untold']}")
 
 
 def is_text(piece):

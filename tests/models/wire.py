@@ -24,7 +24,8 @@ def look(server, say):
         LOOKS[protocol.name](server, door, names, events)
         check("".join(deltas(protocol.name, events)) == cases.TEXT, f"{protocol.name}: the deltas are not the text")
         styles(server, protocol, door)
-    say("names of events, [DONE], include_usage, cumulative usage; CRLF, comments, no end, interleaved, gzip: as scripted")
+        broken_off(server, protocol, door)
+    say("names of events, [DONE], include_usage, cumulative usage; CRLF, comments, no end, interleaved, gzip, broken arguments: as scripted")
 
 
 def of_chat(server, door, names, events):
@@ -79,6 +80,31 @@ def styles(server, protocol, door):
     check(places != sorted(places), f"{protocol.name}: the pieces of two calls take turns: {places}")
     together = door.together(**door.body())
     agree(without_unkept(protocol.expected(CALLS["answer"])), together, f"{protocol.name}, interleaved")
+
+
+def broken_off(server, protocol, door):
+    """Arguments that end in their middle go out as they are, and finish says why."""
+    half = '{"city": "Os'
+    calls = [{"id": "call_a", "name": "get_weather", "arguments": half}]
+    server.play([{"answer": {"tool_calls": calls, "finish": "length"}, "chunk": 5}])
+    events = texts_of_calls(server, protocol, door.body() | {"stream": True})
+    check("".join(map(arguments_in, events)) == half, f"{protocol.name}: the pieces are not {half}")
+    reply, word = door.answered(**door.body()), {"openai_chat": "length", "openai_responses": "incomplete", "anthropic": "max_tokens"}
+    check(f'"{word[protocol.name]}"' in reply.to_json(), f"{protocol.name}: {reply}")
+    if protocol.name == "anthropic":
+        check(reply.content[0].input == {}, f"{reply}")
+    else:
+        check(json.dumps(half) in reply.to_json(), f"{protocol.name}: {reply}")
+
+
+def arguments_in(event):
+    """The piece of arguments that an event has."""
+    if event.get("type") == "response.function_call_arguments.delta":
+        return event["delta"]
+    if event.get("type") == "content_block_delta":
+        return event["delta"]["partial_json"]
+    calls = [call for choice in event.get("choices", []) for call in choice["delta"].get("tool_calls", [])]
+    return "".join(call["function"]["arguments"] for call in calls)
 
 
 def texts(server, protocol, body):
