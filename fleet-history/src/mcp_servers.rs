@@ -1,6 +1,9 @@
 //! The versions of MCP servers.
 
-use fleet::{ids::ServerName, store::StoreError};
+use fleet::{
+    ids::{CallId, ServerName},
+    store::StoreError,
+};
 use serde::Deserialize;
 use sqlx::PgPool;
 use time::OffsetDateTime;
@@ -98,4 +101,45 @@ pub async fn tools_of(
     .fetch_all(pool)
     .await
     .map_err(|error| StoreError::from_sqlx("read the tools of an MCP server", error))
+}
+
+/// What the call of a look found, JSON text; nothing where it has no result.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn found_by(pool: &PgPool, look: CallId) -> Result<Option<String>, StoreError> {
+    let found: Option<Option<String>> =
+        sqlx::query_scalar("SELECT result::text FROM toolfleet.calls WHERE call_id = $1")
+            .bind(look.0)
+            .fetch_optional(pool)
+            .await
+            .map_err(|error| StoreError::from_sqlx("read what a look found", error))?;
+    Ok(found.flatten())
+}
+
+/// What the last attempt of a look came to, where it failed.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct LookFailure {
+    /// The code of its failure.
+    pub code: String,
+    /// Its message; of an attempt that ended the call that for its caller, with what to do now.
+    pub message: String,
+}
+
+/// What the last attempt of a look came to; nothing where none has failed.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn look_failure(pool: &PgPool, look: CallId) -> Result<Option<LookFailure>, StoreError> {
+    sqlx::query_as(
+        "SELECT error->>'code' AS code, error->>'message' AS message FROM toolfleet.attempts
+         WHERE call_id = $1 AND error->>'code' IS NOT NULL AND error->>'message' IS NOT NULL
+         ORDER BY number DESC LIMIT 1",
+    )
+    .bind(look.0)
+    .fetch_optional(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("read why a look failed", error))
 }

@@ -56,6 +56,7 @@ mod pauses;
 mod control;
 mod fencing;
 mod lacking;
+mod mcp_looks;
 mod mcp_servers;
 
 mod cache;

@@ -248,6 +248,21 @@ impl ErrorBody {
     }
 }
 
+/// What happened, of a message that a call ended with: without what is known of the effect and what its caller should do now, which is
+/// nothing for a person. A message that has neither stays as it is.
+pub fn what_happened(code: Code, effect: EffectKnown, message: &str) -> &str {
+    let by_code = Advice::of(code, RequestStage::Ended(effect));
+    for language in Language::ALL {
+        for advice in [by_code, Advice::TellUser] {
+            let behind = told(&[known(effect), advice.sentence()], *language);
+            if let Some(before) = message.strip_suffix(behind.as_str()) {
+                return before.trim_end().trim_end_matches(['.', '。']);
+            }
+        }
+    }
+    message
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -309,6 +324,31 @@ mod tests {
         }
         let doubt = ErrorBody::in_doubt(&failure, Language::En);
         assert_eq!(doubt.suggestion, Suggestion::DoNotRepeat);
+    }
+
+    #[test]
+    fn a_person_reads_what_happened_without_the_advice_for_callers() {
+        let what = Message::fixed("the server is away (x)", "服务器不可用（x）");
+        for language in Language::ALL {
+            for code in [Code::Unavailable, Code::ToolError, Code::OutputTooLarge] {
+                for failure in [
+                    ToolFailure::new(code, what.clone()),
+                    ToolFailure::new(code, what.clone()).for_operators(),
+                ] {
+                    let body = ErrorBody::failed(&failure, EffectKnown::None, *language);
+                    let told = what_happened(code, EffectKnown::None, &body.message);
+                    let expected = match language {
+                        Language::En => "The server is away (x)",
+                        Language::Zh => "服务器不可用（x）",
+                    };
+                    assert_eq!(told, expected, "{code}");
+                }
+            }
+        }
+        for raw in ["the server is away", "it ended.", ""] {
+            let told = what_happened(Code::Unavailable, EffectKnown::None, raw);
+            assert_eq!(told, raw);
+        }
     }
 
     #[test]

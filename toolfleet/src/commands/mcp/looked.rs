@@ -5,25 +5,23 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use fleet::{
     config::{BusArgs, StoreArgs},
-    ids::ServerName,
+    ids::{CallId, ServerName},
     manifest::{Manifest, McpServer},
     mcp::{
         discover_name,
         discovered::{FoundTool, compare},
         operators,
     },
-    wire::headers::Prefer,
+    store::PgPool,
+    wire::{code::Code, headers::Prefer},
 };
 use fleet_client::{Options, calls::Submission};
-use fleet_history::mcp_servers::{mcp_server, tools_of};
+use fleet_history::mcp_servers::{found_by, look_failure, mcp_server, tools_of};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::commands::{
-    ask::{advice, unanswered},
-    connect,
-    not_looked_at::NotLookedAt,
-};
+use super::failed_look::FailedLook;
+use crate::commands::{ask::unanswered, connect};
 
 /// How long it may take: what the tool's own timeout is, and a little.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -50,10 +48,18 @@ pub(super) struct Seen {
 #[derive(Deserialize)]
 struct Envelope {
     #[serde(default)]
-    result: Option<Discovered>,
+    call_id: Option<CallId>,
     #[serde(default)]
-    error: Option<Value>,
-    state: Option<String>,
+    result: Option<Value>,
+    #[serde(default)]
+    error: Option<LookError>,
+    #[serde(default)]
+    state: String,
+}
+
+#[derive(Deserialize)]
+struct LookError {
+    code: String,
 }
 
 #[derive(Deserialize)]
@@ -66,7 +72,7 @@ impl Look {
     ///
     /// # Errors
     ///
-    /// There is no such server; it was not looked at ([`NotLookedAt`]); Postgres or NATS is away.
+    /// There is no such server; it was not looked at ([`NotLookedAt`](crate::commands::not_looked_at::NotLookedAt)); Postgres or NATS is away.
     pub(super) async fn look(&self) -> anyhow::Result<Seen> {
         let pool = connect::reader(&self.store).await?;
         let name = &self.server;
@@ -91,24 +97,8 @@ impl Look {
         let answer = client
             .submit(submission)
             .await
-            .map_err(|problem| unanswered(problem, advice(false)))?;
-        let envelope: Envelope = answer.read()?;
-        let Some(Discovered { tools }) = envelope.result else {
-            let said = envelope
-                .error
-                .as_ref()
-                .and_then(|error| error["message"].as_str());
-            let why = said.map_or_else(
-                || {
-                    let state = envelope.state.as_deref().unwrap_or("of an unknown state");
-                    let queue = &server.queue;
-                    format!("the call is {state}; is there a worker of the queue {queue}?")
-                },
-                str::to_owned,
-            );
-            let server = name.clone();
-            return Err(NotLookedAt { server, why }.into());
-        };
+            .map_err(|problem| unanswered(problem, "ask again: a look changes nothing"))?;
+        let Discovered { tools } = found(&server, &pool, answer.read()?).await?;
         let manifests = async |retired| {
             let texts = tools_of(&pool, name, retired).await?;
             let manifests = texts
@@ -120,4 +110,37 @@ impl Look {
         let found = compare(&server, &tools, &applied, &retired);
         Ok(Seen { found, applied })
     }
+}
+
+/// What the answer has, or the ledger where it is too large for a message of NATS.
+async fn found(
+    server: &McpServer,
+    pool: &PgPool,
+    envelope: Envelope,
+) -> anyhow::Result<Discovered> {
+    let (call, state) = (envelope.call_id, envelope.state.as_str());
+    if state == "succeeded" {
+        let doing = "read what the look found";
+        let kept = match (envelope.result, call) {
+            (Some(result), _) => return serde_json::from_value(result).context(doing),
+            (None, Some(call)) => found_by(pool, call).await?,
+            (None, None) => None,
+        };
+        let kept = kept.context("the look succeeded, and nobody has what it found")?;
+        return serde_json::from_str(&kept).context(doing);
+    }
+    let attempt = match call {
+        Some(call) => look_failure(pool, call).await?,
+        None => None,
+    };
+    let failed = FailedLook {
+        server,
+        call,
+        state,
+        code: envelope
+            .error
+            .and_then(|error| error.code.parse::<Code>().ok()),
+        attempt,
+    };
+    Err(failed.told().into())
 }

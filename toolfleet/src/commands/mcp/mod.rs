@@ -2,6 +2,7 @@
 
 mod diff;
 mod discover;
+mod failed_look;
 mod line;
 mod list;
 mod looked;
