@@ -27,5 +27,11 @@ impl AnswerForm {
                 "a statement answers with rows, not with blocks of content; leave output out",
             );
         }
+        if self == Self::Content && matches!(executor, ExecutorSpec::Chat(_)) {
+            problems.add(
+                "/output",
+                "the result of a chat tool has the vendor's reply as it came, not blocks of content; leave output out",
+            );
+        }
     }
 }

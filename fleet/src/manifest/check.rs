@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{
-    advice, breaker, client,
+    advice, breaker, chat_check, client,
     executor::{ExecutorSpec, KeyPlaces, McpErrors, McpSpec, NatsSpec, OwnSpec, SqlSpec},
     fallback::FallbackOwner,
     input::{is_required, properties},
@@ -135,6 +135,7 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
             sql::check(spec, manifest, &mut problems);
         }
         ExecutorSpec::Mcp(spec) => mcp_tool(spec, manifest, &mut problems),
+        ExecutorSpec::Chat(spec) => chat_check::check(spec, manifest, &mut problems),
         ExecutorSpec::Native(_) => {}
         ExecutorSpec::Client(_) => client::check(manifest, &mut problems),
         ExecutorSpec::Own(spec) => own(spec, &mut problems),

@@ -35,6 +35,7 @@ impl CompletionSpec {
             ExecutorSpec::Process(_)
             | ExecutorSpec::Sql(_)
             | ExecutorSpec::Mcp(_)
+            | ExecutorSpec::Chat(_)
             | ExecutorSpec::Client(_) => {
                 let kind = executor.kind();
                 problems.add(

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::{chat::ChatSpec, origin::origin};
 use crate::{call::words, ids::ServerName, said, wire::message::Message};
 
 /// Registers the kinds of executors: one line each, with the field of the manifest in snake case.
@@ -38,6 +39,8 @@ kinds! {
     Sql(SqlSpec),
     /// A tool of an MCP server.
     Mcp(McpSpec),
+    /// A request to a model.
+    Chat(ChatSpec),
     /// A handler in the worker's own program.
     Native(NativeSpec),
     /// The program of the caller: the call is handed to it in the answer to its submission.
@@ -127,16 +130,7 @@ impl Kind for HttpSpec {
     }
 
     fn target(&self) -> String {
-        let (scheme, rest) = self.url.split_once("://").unwrap_or_default();
-        let authority = rest.split(['/', '?', '#', '{']).next().unwrap_or_default();
-        let host = authority.rsplit('@').next().unwrap_or_default();
-        let origin = format!("{scheme}://{host}").to_ascii_lowercase();
-        let default = if origin.starts_with("http://") {
-            ":80"
-        } else {
-            ":443"
-        };
-        origin.strip_suffix(default).unwrap_or(&origin).to_owned()
+        origin(&self.url)
     }
 
     fn key_places(&self) -> KeyPlaces {
@@ -363,6 +357,28 @@ impl Kind for McpSpec {
     }
 }
 
+impl Kind for ChatSpec {
+    fn name(&self) -> &str {
+        "chat"
+    }
+
+    /// The origins of its routes, each once: an attempt fails only where all of them do.
+    fn target(&self) -> String {
+        let mut origins: Vec<String> = Vec::new();
+        for route in &self.routes {
+            let origin = origin(&route.url);
+            if !origins.contains(&origin) {
+                origins.push(origin);
+            }
+        }
+        origins.join(",")
+    }
+
+    fn key_places(&self) -> KeyPlaces {
+        KeyPlaces::Any
+    }
+}
+
 /// A handler that was linked into a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -453,6 +469,15 @@ mod tests {
                 json!({"sql": {"statement": "SELECT 1", "database": "secret://BANK"}}),
                 "sql",
                 "secret://BANK",
+            ),
+            (
+                json!({"chat": {"protocol": "anthropic", "routes": [
+                    {"name": "a", "url": "https://A.example.com/v1/messages", "model": "m"},
+                    {"name": "b", "url": "https://b.example.com/v1/messages", "model": "m"},
+                    {"name": "c", "url": "https://a.example.com:443/v1/messages", "model": "n"},
+                ]}}),
+                "chat",
+                "https://a.example.com,https://b.example.com",
             ),
             (json!({"native": {"handler": "sum.v1"}}), "native", "sum.v1"),
             (

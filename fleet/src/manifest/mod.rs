@@ -1,14 +1,15 @@
 //! A tool manifest: what an operator writes, what is stored as an immutable version.
 //!
-//! `version` is the content of one file; `policy`, `approval`, `retry`, `rate`, `rules`, `breaker`, `cache`, `fallback`, `files`, `probe`, `timeout`, `large_result`, `client`, `completion`, `executor`, `sandbox`, `answer_form`, `over_mcp` and `shown` are parts of it. `parse` reads a file in
+//! `version` is the content of one file; `policy`, `approval`, `retry`, `rate`, `rules`, `breaker`, `cache`, `fallback`, `files`, `probe`, `timeout`, `large_result`, `client`, `completion`, `executor` (`chat` of it, and `origin`), `sandbox`, `answer_form`, `over_mcp` and `shown` are parts of it. `parse` reads a file in
 //! three steps: `document` (YAML or JSON), the schema of a manifest with its `advice`, and `check` for what its fields say
 //! together. For that, `required` looks at the input schema, and `request` and `sql` at the two executors that are written as
-//! text; `unseen` at what is said of how calls are shown. `mcp_server` is the other kind of manifest, which names a server whose tools manifests name. `lint` warns of what a model may misunderstand.
+//! text, `chat_check` at models, whose other defaults `chat_defaults` has filled in before; `unseen` at what is said of how calls are shown. `mcp_server` is the other kind of manifest, which names a server whose tools manifests name. `lint` warns of what a model may misunderstand.
 
 mod answer_form;
 mod approval;
 mod breaker;
 mod cache;
+mod chat;
 mod client;
 mod completion;
 mod duration;
@@ -18,6 +19,7 @@ mod files;
 mod large_result;
 mod mcp_server;
 mod optional;
+mod origin;
 mod over_mcp;
 mod policy;
 pub(crate) mod probe;
@@ -31,6 +33,8 @@ mod timeout;
 mod version;
 
 mod advice;
+mod chat_check;
+mod chat_defaults;
 mod check;
 mod document;
 mod flow;
@@ -51,6 +55,7 @@ pub use self::{
     approval::{ApprovalSpec, ApprovedBy, Comparison, Condition, PreviewSpec},
     breaker::{BreakerSpec, Percent, SlowSpec, WhenOpen},
     cache::CacheSpec,
+    chat::{ChatProtocol, ChatRoute, ChatSpec, RouteLack, RoutePrice},
     completion::CompletionSpec,
     duration::{format_duration, parse_duration},
     executor::{

@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    advice, check, document, mcp_server::McpServer, problem::ManifestProblem, version::Manifest,
+    advice, chat_defaults, check, document, mcp_server::McpServer, problem::ManifestProblem,
+    version::Manifest,
 };
 use crate::arguments::Schema;
 
@@ -73,7 +74,8 @@ fn read(text: &str) -> Result<Value, Vec<ManifestProblem>> {
     document::read(text).map_err(|message| vec![ManifestProblem::new("", message)])
 }
 
-fn tool(value: Value) -> Result<Manifest, Vec<ManifestProblem>> {
+fn tool(mut value: Value) -> Result<Manifest, Vec<ManifestProblem>> {
+    chat_defaults::fill_in(&mut value);
     fits(&SCHEMA, &value)?;
     let manifest: Manifest = typed(value)?;
     sound(check::check(&manifest), manifest)

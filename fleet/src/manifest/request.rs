@@ -180,7 +180,19 @@ fn undeclared(name: &str) -> String {
     )
 }
 
-fn check_url(url: &str, manifest: &Manifest) -> Result<(), String> {
+/// Whether a URL has everything that a request needs, and nothing to fill in.
+pub(super) fn check_literal_url(url: &str) -> Result<(), String> {
+    let path = split_url(url)?.1;
+    match path.find(['{', '}', '\\', '#']) {
+        Some(_) => Err(
+            "the URL is literal and has no fragment; write it without {, }, \\ and #".to_owned(),
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Authority and the rest of a URL whose scheme and host are literal.
+fn split_url(url: &str) -> Result<(&str, &str), String> {
     let Some(rest) = url
         .strip_prefix("http://")
         .or_else(|| url.strip_prefix("https://"))
@@ -198,6 +210,11 @@ fn check_url(url: &str, manifest: &Manifest) -> Result<(), String> {
             .unwrap_or(rest.len()),
     );
     check_authority(authority)?;
+    Ok((authority, path))
+}
+
+fn check_url(url: &str, manifest: &Manifest) -> Result<(), String> {
+    let (_authority, path) = split_url(url)?;
     if !(path.is_empty()
         || path.starts_with(['/', '?'])
         || path.starts_with("{/")

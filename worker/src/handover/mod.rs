@@ -56,6 +56,7 @@ impl Handover {
                 | ExecutorSpec::Own(_)
                 | ExecutorSpec::Sql(_)
                 | ExecutorSpec::Mcp(_)
+                | ExecutorSpec::Chat(_)
                 | ExecutorSpec::Client(_) => Ok(HandedFiles::default()),
             }
         };

@@ -188,7 +188,7 @@ fn own_subject(manifest: &Manifest, subjects: &Subjects) -> Option<ManifestProbl
     })
 }
 
-/// Refuses HTTP tools that name an address to which the workers' requests may not go.
+/// Refuses HTTP and chat tools that name an address to which the workers' requests may not go.
 pub(super) fn refuse_forbidden_addresses(files: &mut [ManifestFile], egress: &Egress) {
     for file in files {
         let manifest = file.manifest.as_ref().ok();
@@ -225,11 +225,27 @@ fn no_public_address(path: &str, address: IpAddr) -> ManifestProblem {
 }
 
 fn forbidden_address(manifest: &Manifest, egress: &Egress) -> Option<ManifestProblem> {
-    let ExecutorSpec::Http(spec) = &manifest.executor else {
-        return None;
-    };
-    let address = egress.forbidden_literal(&spec.url)?;
-    Some(no_public_address("/executor/http/url", address))
+    match &manifest.executor {
+        ExecutorSpec::Http(spec) => {
+            let address = egress.forbidden_literal(&spec.url)?;
+            Some(no_public_address("/executor/http/url", address))
+        }
+        ExecutorSpec::Chat(spec) => {
+            let mut routes = spec.routes.iter().enumerate();
+            routes.find_map(|(index, route)| {
+                let address = egress.forbidden_literal(&route.url)?;
+                let path = format!("/executor/chat/routes/{index}/url");
+                Some(no_public_address(&path, address))
+            })
+        }
+        ExecutorSpec::Process(_)
+        | ExecutorSpec::Nats(_)
+        | ExecutorSpec::Sql(_)
+        | ExecutorSpec::Mcp(_)
+        | ExecutorSpec::Native(_)
+        | ExecutorSpec::Client(_)
+        | ExecutorSpec::Own(_) => None,
+    }
 }
 
 /// Each problem as `file:pointer: message`.
