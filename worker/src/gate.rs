@@ -204,7 +204,7 @@ async fn program_slot(
 const fn is_final(code: Code) -> bool {
     matches!(
         code,
-        Code::ToolError | Code::ToolGone | Code::PayloadTooLarge
+        Code::ToolError | Code::ToolGone | Code::PayloadTooLarge | Code::InvalidArguments
     )
 }
 

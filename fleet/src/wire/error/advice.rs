@@ -162,7 +162,10 @@ impl Advice {
                 | Code::DeadlineExceeded,
                 EffectKnown::None | EffectKnown::NotApplied,
             ) => Self::TryAnew,
-            (Code::ToolError, EffectKnown::None | EffectKnown::NotApplied) => Self::ChangeAnew,
+            (
+                Code::ToolError | Code::InvalidArguments,
+                EffectKnown::None | EffectKnown::NotApplied,
+            ) => Self::ChangeAnew,
             (
                 Code::OutputTooLarge | Code::PayloadTooLarge,
                 EffectKnown::None | EffectKnown::NotApplied,
