@@ -18,6 +18,7 @@
 //! real         one of them in a process of its own, to be killed
 //! caller       submits calls, with any headers and bodies
 //! load         many callers that ask again with their keys
+//! models       the stand-in for vendors of models, with a script
 //! web          a client of HTTP that sends any bytes
 //! web_answer   what it is answered
 //! described    whether that is what the document of the API says
@@ -36,6 +37,7 @@ mod gateway;
 mod history;
 pub mod invariants;
 pub mod load;
+pub mod models;
 pub mod postgres;
 pub mod process;
 pub mod proxy;

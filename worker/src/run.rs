@@ -51,6 +51,7 @@ use crate::{
     error::RunError,
     executors::{
         LINGER_MAX, StartContext,
+        chat::ChatExecutor,
         http::{HttpExecutor, HttpExecutorError},
         mcp::McpExecutor,
         native::NativeExecutor,
@@ -399,6 +400,7 @@ fn executors(
     Ok(additions
         .executors
         .with("http", HttpExecutor::new(config.egress.egress())?)
+        .with("chat", ChatExecutor::new(config.egress.egress())?)
         .with("process", process)
         .with("mcp", mcp)
         .with(

@@ -3,7 +3,7 @@
 
 use super::fields::{
     CODE, DECISION, ERROR_TYPE, FOR, FOUND, INTERCEPTOR, KEY, METHOD, OUTCOME, PASS, QUEUE, REASON,
-    RULE, SERVER, SETTLEMENT, SOURCE, SPEAKER, STATE, STATEMENT, STATUS, TOOL, VERDICT,
+    ROUTE, RULE, SERVER, SETTLEMENT, SOURCE, SPEAKER, STATE, STATEMENT, STATUS, TOOL, VERDICT,
 };
 
 /// One metric, as it is promised.
@@ -131,6 +131,8 @@ definitions! {
         "Attempts that ended with another attempt being due");
     CHANGED_TOOLS = counter("toolfleet.changed.tools", "{attempt}", &[TOOL],
         "Attempts that were not made, for an MCP server says something else of the tool than when it was applied");
+    MISCONFIGURED_ROUTES = counter("toolfleet.misconfigured.routes", "{request}", &[TOOL, ROUTE],
+        "Requests to a model that failed by what their route says: 401, 403, 404, or a redirect");
     SUPPRESSED_RETRIES = counter("toolfleet.suppressed.retries", "{attempt}", &[TOOL],
         "Attempts that a tool's retry budget did not allow, or not yet");
     SHORTENED_RESULTS = counter("toolfleet.shortened.results", "{result}", &[TOOL],

@@ -136,6 +136,7 @@ mod tests {
         metrics.ended(&echo, OutcomeWord::Applied, Some(Code::OutputInvalid));
         metrics.retried(&echo);
         metrics.tool_changed(&echo);
+        metrics.route_misconfigured(&echo, "main");
         metrics.waited_for_start(&echo, Duration::from_millis(700));
         metrics.suppressed(&echo);
         metrics.shortened(&echo);

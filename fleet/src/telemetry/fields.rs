@@ -87,6 +87,8 @@ pub const CODE: &str = "code";
 pub const STATEMENT: &str = "statement";
 /// Metric label: whether a statement without an answer had been executed.
 pub const FOUND: &str = "found";
+/// Metric label: the name of a route to a model.
+pub const ROUTE: &str = "route";
 /// Metric label: for whom a call waits outside the fleet, a word of [`crate::call::Awaiting`].
 pub const FOR: &str = "for";
 /// Metric label: the state of a call, a word of [`crate::call::State`].

@@ -64,6 +64,7 @@ pub struct Metrics {
     ended_attempts: Counter<u64>,
     retried_attempts: Counter<u64>,
     changed_tools: Counter<u64>,
+    misconfigured_routes: Counter<u64>,
     suppressed_retries: Counter<u64>,
     shortened_results: Counter<u64>,
     observed_brakes: Counter<u64>,
@@ -267,6 +268,21 @@ impl Metrics {
         self.changed_tools.add(1, &[self.tools.label(tool)]);
     }
 
+    /// A route of a model can be asked here: the series of its refusals begins at zero.
+    pub fn has_route(&self, tool: &ToolName, route: &str) {
+        self.misconfigured_routes.add(0, &self.route(tool, route));
+    }
+
+    /// A model's server refused a request for what its route says.
+    pub fn route_misconfigured(&self, tool: &ToolName, route: &str) {
+        self.misconfigured_routes.add(1, &self.route(tool, route));
+    }
+
+    fn route(&self, tool: &ToolName, route: &str) -> [KeyValue; 2] {
+        let route = KeyValue::new(fields::ROUTE, route.to_owned());
+        [self.tools.label(tool), route]
+    }
+
     /// A tool has a retry budget here: the series of what that suppresses begins at zero.
     pub fn has_retry_budget(&self, tool: &ToolName) {
         self.suppressed_retries.add(0, &[self.tools.label(tool)]);
@@ -441,6 +457,7 @@ impl Metrics {
             ended_attempts: counter(meter, define::ENDED_ATTEMPTS),
             retried_attempts: counter(meter, define::RETRIED_ATTEMPTS),
             changed_tools: counter(meter, define::CHANGED_TOOLS),
+            misconfigured_routes: counter(meter, define::MISCONFIGURED_ROUTES),
             suppressed_retries: counter(meter, define::SUPPRESSED_RETRIES),
             shortened_results: counter(meter, define::SHORTENED_RESULTS),
             observed_brakes: counter(meter, define::OBSERVED_BRAKES),

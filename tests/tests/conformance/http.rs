@@ -52,7 +52,7 @@ impl Rig for Http {
             if behaviour == Behaviour::LeavesNothing {
                 return Case::NotApplicable("a request starts nothing on this machine");
             }
-            let server = Server::start(behaviour).await;
+            let server = Server::start(behaviour, |_, status, body| (status, body)).await;
             let executor = json!({"http": {
                 "method": "POST", "url": server.url, "headers": {"X-Token": format!("secret://{SECRET_NAME}")},
             }});
@@ -66,9 +66,12 @@ impl Rig for Http {
     }
 }
 
+/// What a server of another kind makes of a status and a body.
+type Shape = fn(Behaviour, u16, String) -> (u16, String);
+
 /// A server that treats every request alike; it ends with its value.
-struct Server {
-    url: String,
+pub(crate) struct Server {
+    pub(crate) url: String,
     seen: Arc<Seen>,
     _accepting: JoinSet<()>,
 }
@@ -80,7 +83,7 @@ struct Seen {
 }
 
 impl Server {
-    async fn start(behaviour: Behaviour) -> Self {
+    pub(crate) async fn start(behaviour: Behaviour, shape: Shape) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/run", listener.local_addr().unwrap());
         let seen = Arc::<Seen>::default();
@@ -91,7 +94,7 @@ impl Server {
             accepting.spawn(async move {
                 let mut serving = JoinSet::new();
                 while let Ok((stream, _)) = listener.accept().await {
-                    serving.spawn(serve(stream, behaviour, Arc::clone(&seen)));
+                    serving.spawn(serve(stream, behaviour, shape, Arc::clone(&seen)));
                 }
             });
         }
@@ -113,11 +116,11 @@ impl Watch for Server {
     }
 }
 
-async fn serve(mut stream: TcpStream, behaviour: Behaviour, seen: Arc<Seen>) {
+async fn serve(mut stream: TcpStream, behaviour: Behaviour, shape: Shape, seen: Arc<Seen>) {
     while let Some((head, body)) = read(&mut stream).await {
         seen.begun.fetch_add(1, Ordering::SeqCst);
         seen.working.fetch_add(1, Ordering::SeqCst);
-        let goes_on = answer(&mut stream, behaviour, &head, &body).await;
+        let goes_on = answer(&mut stream, behaviour, shape, &head, &body).await;
         seen.working.fetch_sub(1, Ordering::SeqCst);
         if !goes_on {
             return;
@@ -126,7 +129,13 @@ async fn serve(mut stream: TcpStream, behaviour: Behaviour, seen: Arc<Seen>) {
 }
 
 /// Whether the connection stays.
-async fn answer(stream: &mut TcpStream, behaviour: Behaviour, head: &str, body: &str) -> bool {
+async fn answer(
+    stream: &mut TcpStream,
+    behaviour: Behaviour,
+    shape: Shape,
+    head: &str,
+    body: &str,
+) -> bool {
     let token = header(head, "x-token").unwrap_or_default();
     let (status, body) = match behaviour {
         Behaviour::CarriesValuesExactly
@@ -167,6 +176,7 @@ async fn answer(stream: &mut TcpStream, behaviour: Behaviour, head: &str, body: 
         Behaviour::MendsText => (200, r#"{"a": "x\u0000y", "b": ["\ud800z"]}"#.to_owned()),
         Behaviour::HidesTheWorker => (200, json!({"head": head, "body": body}).to_string()),
     };
+    let (status, body) = shape(behaviour, status, body);
     let answer = format!(
         "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
+mod chat;
+mod chat_routes;
+mod chat_scene;
 mod controls;
 mod http;
 mod mcp;
@@ -79,6 +82,7 @@ fn provider() {
 /// The columns of the one table, in its order.
 const COLUMNS: &[&str] = &[
     "http",
+    "chat",
     "process",
     "nats",
     "native",

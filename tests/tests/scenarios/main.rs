@@ -58,6 +58,7 @@ mod fencing;
 mod lacking;
 mod mcp_looks;
 mod mcp_servers;
+mod models;
 
 mod cache;
 mod cancel;

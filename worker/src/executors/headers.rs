@@ -25,15 +25,7 @@ pub(crate) const FILE_URLS: &str = "Toolfleet-File-Urls";
 ///
 /// `unavailable` when the key is not a valid header value.
 pub(crate) fn headers(context: &AttemptContext) -> Result<Vec<(String, String)>, ToolFailure> {
-    let key = &context.idempotency_key;
-    if !is_line(key) {
-        let what = Message::fixed(
-            "the idempotency key cannot stand in a header: use visible ASCII",
-            "幂等键不能放进请求头：请使用可见的 ASCII 字符",
-        );
-        return Err(ToolFailure::new(Code::Unavailable, what));
-    }
-    let mut headers = vec![(KEY.to_owned(), key.clone())];
+    let mut headers = vec![(KEY.to_owned(), key(context)?.to_owned())];
     for (name, value) in context.facts() {
         headers.push((fact_name(name), one_line(&value)));
     }
@@ -67,6 +59,23 @@ pub(crate) fn headers(context: &AttemptContext) -> Result<Vec<(String, String)>,
         }
     }
     Ok(headers)
+}
+
+/// The key, as it stands in a header.
+///
+/// # Errors
+///
+/// `unavailable` when it is no valid header value.
+pub(crate) fn key(context: &AttemptContext) -> Result<&str, ToolFailure> {
+    let key = &context.idempotency_key;
+    if is_line(key) {
+        return Ok(key);
+    }
+    let what = Message::fixed(
+        "the idempotency key cannot stand in a header: use visible ASCII",
+        "幂等键不能放进请求头：请使用可见的 ASCII 字符",
+    );
+    Err(ToolFailure::new(Code::Unavailable, what))
 }
 
 /// The header of a fact: `call-id` is told as `Toolfleet-Call-Id`.

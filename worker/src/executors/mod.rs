@@ -3,6 +3,7 @@
 //! Each kind implements [`Executor`], and `registry` finds it by the kind's name. A tool is told an [`AttemptContext`]; a run
 //! returns [`Returned`]. `redact`, `output`, `refusal` and `headers` are shared by the kinds that need them.
 
+pub mod chat;
 pub(crate) mod context;
 pub(crate) mod executor;
 mod headers;

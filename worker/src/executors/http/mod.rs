@@ -6,10 +6,10 @@
 
 mod address;
 mod expand;
-mod part;
+pub(in crate::executors) mod part;
 mod request;
 mod resolve;
-mod response;
+pub(in crate::executors) mod response;
 pub(in crate::executors) mod sse;
 pub(in crate::executors) mod transport;
 pub(in crate::executors) mod words;
@@ -281,7 +281,7 @@ async fn exchange(
 }
 
 /// Resolves when the attempt must end, with the reason.
-async fn cut_off(context: &AttemptContext) -> BodyEnd {
+pub(in crate::executors) async fn cut_off(context: &AttemptContext) -> BodyEnd {
     tokio::select! {
         biased;
         reason = context.stop.told() => BodyEnd::Stopped(reason),
@@ -289,7 +289,7 @@ async fn cut_off(context: &AttemptContext) -> BodyEnd {
     }
 }
 
-fn unanswered(end: BodyEnd, origin: &str) -> Outcome {
+pub(in crate::executors) fn unanswered(end: BodyEnd, origin: &str) -> Outcome {
     Outcome::Unknown(match end {
         BodyEnd::Stopped(reason) => {
             let word = reason.word();
@@ -315,7 +315,7 @@ fn unanswered(end: BodyEnd, origin: &str) -> Outcome {
 }
 
 /// Reads the body up to its limit. Headers need no limit of ours: the library stops at 100 of them and about 400 KiB.
-async fn read<F: Future<Output = BodyEnd>>(
+pub(in crate::executors) async fn read<F: Future<Output = BodyEnd>>(
     mut response: Response,
     output_limit: usize,
     mut cut: Pin<Box<F>>,

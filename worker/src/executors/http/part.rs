@@ -13,14 +13,14 @@ use serde_json::{Map, Value};
 use crate::executors::redact::missing_secret;
 
 /// The content of a header or of a query parameter.
-pub(super) enum Part {
+pub(in crate::executors) enum Part {
     Text(String),
     Secret(SecretString),
     Argument(String),
 }
 
 impl Part {
-    pub(super) fn read(text: &str, secrets: &Secrets) -> Result<Self, ToolFailure> {
+    pub(in crate::executors) fn read(text: &str, secrets: &Secrets) -> Result<Self, ToolFailure> {
         if let Some(name) = placeholder(text) {
             return Ok(Self::Argument(name.to_owned()));
         }
@@ -31,7 +31,7 @@ impl Part {
         secret.map_err(|error| missing_secret(&error))
     }
 
-    pub(super) fn header_value(
+    pub(in crate::executors) fn header_value(
         &self,
         name: &HeaderName,
         arguments: &Map<String, Value>,
@@ -120,7 +120,7 @@ pub(super) fn placeholder(text: &str) -> Option<&str> {
 }
 
 /// A header value without control characters, so that no value can begin another header.
-pub(super) fn header_text(text: &str) -> Option<HeaderValue> {
+pub(in crate::executors) fn header_text(text: &str) -> Option<HeaderValue> {
     if text.chars().any(char::is_control) {
         return None;
     }
@@ -132,7 +132,7 @@ pub(super) fn header_text(text: &str) -> Option<HeaderValue> {
 /// # Errors
 ///
 /// It is not a header name, frames the message, or is a header that every request carries.
-pub(super) fn header_name(name: &str) -> Result<HeaderName, ToolFailure> {
+pub(in crate::executors) fn header_name(name: &str) -> Result<HeaderName, ToolFailure> {
     const FRAMING: [&str; 11] = [
         "host",
         "content-length",
@@ -164,6 +164,6 @@ pub(super) fn header_name(name: &str) -> Result<HeaderName, ToolFailure> {
 }
 
 /// A failure that only the author of the manifest can fix.
-pub(super) fn defect(message: Message) -> ToolFailure {
+pub(in crate::executors) fn defect(message: Message) -> ToolFailure {
     ToolFailure::new(Code::ToolGone, message)
 }

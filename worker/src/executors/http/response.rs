@@ -33,18 +33,18 @@ pub(super) struct StatusRules {
 
 /// As much of an answer as has arrived.
 #[derive(Default)]
-pub(super) struct HttpAnswer {
-    pub(super) status: u16,
-    pub(super) content_type: Option<String>,
-    pub(super) retry_after: Option<String>,
-    pub(super) date: Option<String>,
-    pub(super) body: Vec<u8>,
-    pub(super) end: BodyEnd,
+pub(in crate::executors) struct HttpAnswer {
+    pub(in crate::executors) status: u16,
+    pub(in crate::executors) content_type: Option<String>,
+    pub(in crate::executors) retry_after: Option<String>,
+    pub(in crate::executors) date: Option<String>,
+    pub(in crate::executors) body: Vec<u8>,
+    pub(in crate::executors) end: BodyEnd,
 }
 
 /// How the body ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum BodyEnd {
+pub(in crate::executors) enum BodyEnd {
     #[default]
     Whole,
     TooLarge,

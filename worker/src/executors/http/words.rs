@@ -14,7 +14,7 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
 /// The tool's own words: `error.message`, `message`, `error`, or `title` and `detail` of RFC 9457.
 ///
 /// `None` when there are none, or the body is not JSON: a page of HTML is no message.
-pub(super) fn message(body: &[u8], secrets: &[SecretString]) -> Option<String> {
+pub(in crate::executors) fn message(body: &[u8], secrets: &[SecretString]) -> Option<String> {
     let (body, _mended) = output::json(body).ok()?;
     let body: Value = serde_json::from_str(body.get()).ok()?;
     let said = |value: &Value| {
