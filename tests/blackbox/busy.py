@@ -16,6 +16,7 @@ from waiting import Away, check, until
 INTERCEPTOR = "fleet_tests_interceptor"
 DOUBTS, PARKED = 3, 20
 ECHO = Path(__file__).with_name("mcp_echo.py")
+NOWHERE = {"name": "main", "url": "http://127.0.0.1:9/v1/chat/completions", "model": "none"}
 # Calls of `shut` may be among all that are paused: a dispatcher that did not know of its pause yet has accepted them.
 PAUSED = "SELECT count(*) AS count FROM toolfleet.calls WHERE held_why = 'pause'"
 PAUSED_PARKED = f"{PAUSED} AND tool = 'parked'"
@@ -56,6 +57,8 @@ def tools(service):
         {"kind": "mcp_server", "name": "echoes", "version": 1, "transport": {"stdio": {"command": [sys.executable, str(ECHO), "stdio"]}}},
         # Its pin is of no tool: for the worker it has changed.
         tool("changed", "once", {"mcp": {"server": "echoes", "tool": "echo", "pin": f"sha256:{'0' * 64}"}}, output="content", **once),
+        # Of whose route an alert would tell; nobody asks it.
+        tool("model", "read", {"chat": {"protocol": "openai_chat", "routes": [NOWHERE]}}, {"messages": {"type": "array"}}),
     ]
 
 
