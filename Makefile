@@ -1,7 +1,7 @@
 # The verbs of daily work. `make` alone lists them; what needs more than a line is a program.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build program install demo dev test test-fast prove openapi mcp chaos chaos-mutants lint fmt schema docs deny deny-offline bench bench-arguments
+.PHONY: help setup build program install demo demo-agent dev test test-fast prove openapi mcp chaos chaos-mutants lint fmt schema docs deny deny-offline bench bench-arguments
 
 # A shell that has not been restarted since rustup came does not have it on its PATH yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -41,8 +41,12 @@ install: setup ## the optimised program on your PATH: beside cargo, or in PREFIX
 	install -m 755 "$(RELEASE)/toolfleet" "$(BIN)/toolfleet"
 	@echo "installed $(BIN)/toolfleet; \`. $(CURDIR)/.tools/env\` tells it where the servers are that \`toolfleet dev\` starts"
 
-demo: program ## the whole thing on this machine in a minute, with workers and a service killed on the way
+demo: setup ## the whole thing on this machine in a minute, with workers and a service killed on the way
+	cargo build --locked -p toolfleet -p example-make-image
 	$(TOOLS) "$$TOOLFLEET_PYTHON" examples/demo.py --toolfleet "$(TOOLFLEET)"
+
+demo-agent: program ## an agent that is killed at random moments and goes on, its effects counted; SHORT=--short
+	$(TOOLS) "$$TOOLFLEET_PYTHON" examples/demo_agent.py --toolfleet "$(TOOLFLEET)" $(SHORT)
 
 dev: program ## a fleet for one person with the example tools, until Ctrl-C; options in ARGS=
 	$(TOOLS) "$(TOOLFLEET)" dev $(ARGS)

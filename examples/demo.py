@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A story in thirteen chapters: a fleet on this machine, the calls of an agent, workers that die, and a service that does.
+"""A story in fourteen chapters: a fleet on this machine, the calls of an agent, workers that die, and a service that does.
 
 Everything it says is checked: the first claim that does not hold ends it with a sentence and exit code 1.
 It needs no more than a stock NATS client (`nats-py`) and `psql`.
@@ -23,6 +23,7 @@ import nats
 sys.dont_write_bytecode = True
 
 from demo_breaker import a_target_fails
+from demo_copies import tools_to_copy
 from telling import NotAsTold, claim, paint, show, tell
 
 HERE = Path(__file__).resolve().parent
@@ -135,6 +136,11 @@ class Story:
         reply = await self.client.request("toolfleet.v1.default.get", body, 10 + wait_ms / 1000)
         return json.loads(reply.data)
 
+    async def offered(self):
+        """The definitions of all tools, as a caller is told them."""
+        reply = await self.client.request("toolfleet.v1.default.tools", b'{"format": "full"}', 10)
+        return json.loads(reply.data)["tools"]
+
     def rows(self, sql, call_id):
         """What any SQL client sees; :'id' stands for the call's id."""
         psql = shutil.which("psql", path=os.environ.get("TOOLFLEET_POSTGRES_BIN") or os.environ["PATH"])
@@ -203,6 +209,7 @@ async def tell_everything(story):
     await patience(story)
     await the_tool_says_no(story)
     await a_program_as_a_tool(story)
+    await tools_to_copy(story)
     await one_key_one_charge(story)
     await another_charge_with_that_key(story)
     await come_back_later(story)

@@ -985,10 +985,37 @@ BEGIN
         DELETE FROM toolfleet.call_decisions d WHERE d.call_id >= low AND d.call_id < high
             AND NOT EXISTS (SELECT FROM toolfleet.open_calls o WHERE o.call_id = d.call_id);
         DELETE FROM toolfleet.call_files WHERE call_id >= low AND call_id < high;
+        EXECUTE format('DROP TABLE IF EXISTS toolfleet.%I', 'model_requests' || to_char(part.day, '_YYYYMMDD'));
         RETURN part.day;
     END LOOP;
     RETURN NULL;
 END $_$;
+
+CREATE FUNCTION toolfleet.drop_model_spend(days_before date, runs_before date, rows_max integer) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+DECLARE
+    dropped bigint;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtext('toolfleet.fold_model_spend')) THEN
+        RETURN 0;
+    END IF;
+    WITH days AS MATERIALIZED (
+        SELECT s.ctid AS place FROM toolfleet.model_spend s WHERE s.scope = 'tenant_day' AND s.day < days_before
+        ORDER BY s.day LIMIT rows_max FOR UPDATE SKIP LOCKED
+    ), runs AS MATERIALIZED (
+        -- A run that goes on keeps all of its rows.
+        SELECT s.ctid AS place FROM toolfleet.model_spend s WHERE s.scope = 'run' AND s.day < runs_before AND NOT EXISTS (
+            SELECT FROM toolfleet.model_spend n
+            WHERE n.tenant = s.tenant AND n.tool = s.tool AND n.scope = 'run' AND n.key = s.key AND n.day >= runs_before)
+        ORDER BY s.day LIMIT rows_max FOR UPDATE SKIP LOCKED
+    ), gone AS (
+        DELETE FROM toolfleet.model_spend s WHERE s.ctid = ANY (ARRAY(SELECT place FROM days UNION ALL SELECT place FROM runs)) RETURNING 1
+    )
+    SELECT count(*) INTO dropped FROM gone;
+    RETURN dropped;
+END $$;
 
 CREATE FUNCTION toolfleet.drop_old_answers() RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
@@ -1021,6 +1048,40 @@ BEGIN
     RETURN n;
 END $$;
 
+CREATE FUNCTION toolfleet.drop_summaries(used_before timestamp with time zone, rows_max integer) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+DECLARE
+    dropped bigint;
+BEGIN
+    WITH old AS MATERIALIZED (
+        SELECT s.ctid AS place FROM toolfleet.summaries s WHERE s.used_at < used_before
+        ORDER BY s.used_at LIMIT rows_max FOR UPDATE SKIP LOCKED
+    ), gone AS (
+        DELETE FROM toolfleet.summaries s WHERE s.ctid = ANY (ARRAY(SELECT place FROM old)) RETURNING 1
+    )
+    SELECT count(*) INTO dropped FROM gone;
+    RETURN dropped;
+END $$;
+
+CREATE FUNCTION toolfleet.drop_todos(before date, lists_max integer) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+DECLARE
+    dropped bigint;
+BEGIN
+    WITH old AS MATERIALIZED (
+        SELECT l.tenant, l.session FROM toolfleet.todo_lists l WHERE l.day < before
+        ORDER BY l.day LIMIT lists_max FOR UPDATE SKIP LOCKED
+    ), gone AS (
+        DELETE FROM toolfleet.todo_lists l USING old o WHERE l.tenant = o.tenant AND l.session = o.session RETURNING 1
+    )
+    SELECT count(*) INTO dropped FROM gone;
+    RETURN dropped;
+END $$;
+
 CREATE FUNCTION toolfleet.duration_ms(duration text) RETURNS bigint
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     AS $_$
@@ -1034,7 +1095,7 @@ CREATE FUNCTION toolfleet.ensure_partitions(days integer) RETURNS integer
     AS $$
 DECLARE
     today timestamptz := date_trunc('day', now(), 'UTC');
-    parents text[] := ARRAY['finished_calls', 'ended_attempts', 'call_notes'];
+    parents text[] := ARRAY['finished_calls', 'ended_attempts', 'call_notes', 'model_requests'];
     parent text;
     name text;
     made integer := 0;
@@ -1045,9 +1106,10 @@ BEGIN
         CONTINUE WHEN to_regclass('toolfleet.finished_calls' || name) IS NOT NULL;
         BEGIN
             FOREACH parent IN ARRAY parents LOOP
-                EXECUTE format('CREATE TABLE toolfleet.%I PARTITION OF toolfleet.%I FOR VALUES FROM (%L) TO (%L)',
+                EXECUTE format('CREATE TABLE toolfleet.%I PARTITION OF toolfleet.%I FOR VALUES FROM (%L) TO (%L)%s',
                     parent || name, parent, toolfleet.uuid_floor(today + make_interval(days => day)),
-                    toolfleet.uuid_floor(today + make_interval(days => day + 1)));
+                    toolfleet.uuid_floor(today + make_interval(days => day + 1)),
+                    CASE parent WHEN 'model_requests' THEN ' WITH (fillfactor = 60)' ELSE '' END);
                 EXECUTE format('CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.%I FOR EACH STATEMENT '
                     'EXECUTE FUNCTION toolfleet.refuse_truncation()', parent || name);
             END LOOP;
@@ -1148,6 +1210,42 @@ BEGIN
           AND (SELECT a.leader FROM toolfleet.kept_answers a
                WHERE a.key = toolfleet.answer_key(q.tenant, q.tool, q.tool_version, q.language, q.args_hash)) = q.call_id
         LIMIT 1) o ON true;
+END $$;
+
+CREATE FUNCTION toolfleet.fill_model_request(call uuid, request uuid, model text, first_token_ms bigint, run_ms bigint, input bigint, cached_input bigint, cache_write bigint, output bigint, reasoning bigint, estimated boolean, cost text, currency text, finish text, code text, misconfigured smallint, counted_run text, is_per_day boolean) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'toolfleet', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    today date := (now() AT TIME ZONE 'UTC')::date;
+    filled record;
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    UPDATE toolfleet.model_requests m
+    SET model_answered = fill_model_request.model, first_token_ms = fill_model_request.first_token_ms,
+        run_ms = fill_model_request.run_ms, input_tokens = fill_model_request.input,
+        cached_input_tokens = fill_model_request.cached_input, cache_write_tokens = fill_model_request.cache_write,
+        output_tokens = fill_model_request.output, reasoning_tokens = fill_model_request.reasoning,
+        estimated = fill_model_request.estimated, cost = fill_model_request.cost::numeric, currency = fill_model_request.currency,
+        finish = fill_model_request.finish, code = fill_model_request.code, misconfigured_status = fill_model_request.misconfigured
+    WHERE m.call_id = fill_model_request.call AND m.request_id = fill_model_request.request AND m.run_ms IS NULL
+    RETURNING m.tenant, m.tool, m.input_tokens + m.output_tokens AS tokens, m.cost, m.currency INTO filled;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    IF filled.tokens IS NOT NULL AND (fill_model_request.counted_run IS NOT NULL OR fill_model_request.is_per_day) THEN
+        INSERT INTO toolfleet.model_spend AS s (tenant, tool, scope, key, currency, backend, day, tokens, cost)
+        SELECT filled.tenant, filled.tool, c.scope, c.key, coalesce(filled.currency, ''), pg_backend_pid(), today, filled.tokens,
+               coalesce(filled.cost, 0)
+        FROM (VALUES ('run', fill_model_request.counted_run),
+                     ('tenant_day', CASE WHEN fill_model_request.is_per_day THEN to_char(today, 'YYYY-MM-DD') END)) c (scope, key)
+        WHERE c.key IS NOT NULL
+        ON CONFLICT (tenant, tool, scope, key, currency, backend) DO UPDATE
+        SET day = EXCLUDED.day, tokens = s.tokens + EXCLUDED.tokens, cost = s.cost + EXCLUDED.cost;
+    END IF;
+    RETURN true;
 END $$;
 
 CREATE TABLE toolfleet.finished_calls (
@@ -1339,6 +1437,40 @@ BEGIN
     RETURN QUERY SELECT came, f.name, f.mime, f.bytes, f.received, f.sha256, f.expires_at;
 END $$;
 
+CREATE FUNCTION toolfleet.fold_model_spend(rows_max integer, crowd integer) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+DECLARE
+    crowded boolean := (SELECT count(*) > crowd FROM (SELECT FROM toolfleet.model_spend s WHERE s.backend <> 0 LIMIT crowd + 1) c);
+    folded bigint;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtext('toolfleet.fold_model_spend')) THEN
+        RETURN 0;
+    END IF;
+    WITH living AS MATERIALIZED (
+        SELECT pid FROM pg_stat_activity
+    ), chosen AS MATERIALIZED (
+        SELECT s.tenant, s.tool, s.scope, s.key, s.currency, s.backend FROM toolfleet.model_spend s
+        WHERE s.backend <> 0 AND (crowded OR NOT EXISTS (SELECT FROM living l WHERE l.pid = s.backend))
+        ORDER BY s.tenant, s.tool, s.scope, s.key, s.currency, s.backend LIMIT rows_max
+        FOR UPDATE SKIP LOCKED
+    ), taken AS (
+        DELETE FROM toolfleet.model_spend s USING chosen c
+        WHERE (s.tenant, s.tool, s.scope, s.key, s.currency, s.backend) = (c.tenant, c.tool, c.scope, c.key, c.currency, c.backend)
+        RETURNING s.tenant, s.tool, s.scope, s.key, s.currency, s.day, s.calls, s.tokens, s.cost
+    ), moved AS (
+        INSERT INTO toolfleet.model_spend AS s (tenant, tool, scope, key, currency, backend, day, calls, tokens, cost)
+        SELECT tenant, tool, scope, key, currency, 0, max(day), sum(calls), sum(tokens), sum(cost) FROM taken
+        GROUP BY tenant, tool, scope, key, currency ORDER BY tenant, tool, scope, key, currency
+        ON CONFLICT (tenant, tool, scope, key, currency, backend) DO UPDATE
+        SET day = greatest(s.day, EXCLUDED.day), calls = s.calls + EXCLUDED.calls, tokens = s.tokens + EXCLUDED.tokens,
+            cost = s.cost + EXCLUDED.cost
+    )
+    SELECT count(*) INTO folded FROM taken;
+    RETURN folded;
+END $$;
+
 CREATE FUNCTION toolfleet.fold_open_counts(rows_max integer, crowd integer) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -1426,7 +1558,8 @@ $$;
 CREATE FUNCTION toolfleet.is_brake(name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$
-    SELECT name IN ('rate_limit', 'breaker', 'retry_budget', 'repeat_cap', 'learned_timeout', 'cache', 'fallback', 'large_result')
+    SELECT name IN ('rate_limit', 'breaker', 'retry_budget', 'repeat_cap', 'learned_timeout', 'cache', 'fallback', 'large_result',
+                    'delegation', 'tool_selection', 'todo', 'context', 'log')
 $$;
 
 CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean
@@ -1885,7 +2018,7 @@ BEGIN
             'a mode is about an interceptor, and perhaps a tool, a tenant, or both'
         WHEN c.told IS NOT NULL THEN 'told is what callers refused by a pause read: a mode has none'
         WHEN c.subject IS NULL THEN
-            'subject must name an interceptor, or rate_limit, breaker, retry_budget, repeat_cap, learned_timeout, cache, fallback or large_result'
+            'subject must name an interceptor, or rate_limit, breaker, retry_budget, repeat_cap, learned_timeout, cache, fallback, large_result, delegation, tool_selection, todo, context or log'
         WHEN c.subject = 'pause' THEN 'pause is mandatory: end a pause instead of switching it off'
         WHEN c.subject = 'policy' THEN 'policy is mandatory: apply a version of the tool with other rules instead of switching it off'
         WHEN toolfleet.is_brake(c.subject) THEN NULL
@@ -3186,6 +3319,56 @@ BEGIN
     RETURN QUERY SELECT came, f.state, f.received, f.bytes;
 END $$;
 
+CREATE FUNCTION toolfleet.write_todos(tenant text, session text, call uuid, numbers integer[], statuses text[], titles text[]) RETURNS TABLE(added integer, unknown integer[])
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    list toolfleet.todo_lists;
+    room integer;
+BEGIN
+    -- One writer of a list at a time, so that each sees those before; all else are later statements.
+    INSERT INTO toolfleet.todo_lists AS l (tenant, session) VALUES (write_todos.tenant, write_todos.session)
+    ON CONFLICT (tenant, session) DO UPDATE SET day = EXCLUDED.day
+    RETURNING l.* INTO list;
+    SELECT coalesce(array_agg(u.place::integer ORDER BY u.place), '{}') INTO unknown
+    FROM unnest(write_todos.numbers) WITH ORDINALITY AS u (number, place)
+    WHERE NOT EXISTS (SELECT FROM toolfleet.todo_items i WHERE i.tenant = list.tenant AND i.session = list.session AND i.number = u.number);
+    SELECT count(*) INTO added FROM toolfleet.todo_items i
+    WHERE i.tenant = list.tenant AND i.session = list.session AND i.added_by = write_todos.call;
+    IF added > 0 OR write_todos.call = ANY (list.calls) THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    UPDATE toolfleet.todo_items i SET status = u.status, rev = i.rev + 1, changed_at = now(), changed_by = write_todos.call
+    FROM (
+        -- The last word about an item counts.
+        SELECT DISTINCT ON (n.number) n.number, n.status
+        FROM unnest(write_todos.numbers, write_todos.statuses) WITH ORDINALITY AS n (number, status, place)
+        ORDER BY n.number, n.place DESC
+    ) u
+    WHERE i.tenant = list.tenant AND i.session = list.session AND i.number = u.number AND i.status <> u.status;
+    SELECT 100 - count(*) INTO room FROM toolfleet.todo_items i WHERE i.tenant = list.tenant AND i.session = list.session;
+    WITH finished AS MATERIALIZED (
+        SELECT i.number FROM toolfleet.todo_items i
+        WHERE i.tenant = list.tenant AND i.session = list.session AND i.status IN ('completed', 'cancelled')
+        ORDER BY i.number LIMIT greatest(cardinality(write_todos.titles) - room, 0)
+    ), gone AS (
+        DELETE FROM toolfleet.todo_items i USING finished f
+        WHERE i.tenant = list.tenant AND i.session = list.session AND i.number = f.number RETURNING 1
+    )
+    SELECT room + count(*) INTO room FROM gone;
+    added := least(cardinality(write_todos.titles), room);
+    INSERT INTO toolfleet.todo_items (tenant, session, number, title, added_by, changed_by)
+    SELECT list.tenant, list.session, list.next_number + t.place - 1, t.title, write_todos.call, write_todos.call
+    FROM unnest(write_todos.titles) WITH ORDINALITY AS t (title, place) WHERE t.place <= added;
+    UPDATE toolfleet.todo_lists l
+    SET next_number = list.next_number + added, calls = (array_prepend(write_todos.call, list.calls))[1:64]
+    WHERE l.tenant = list.tenant AND l.session = list.session;
+    RETURN NEXT;
+END $$;
+
 CREATE FUNCTION toolfleet_tool.succeed(call uuid, attempt uuid, result json) RETURNS TABLE(rev integer, moved_at timestamp with time zone, state text, tool text, tool_version integer, tenant text, session text, dispatcher_id uuid, attempts integer, coercions text, queued_ms bigint, run_ms bigint)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -4338,6 +4521,122 @@ CREATE VIEW toolfleet.mcp_servers AS
     v.applied_by
    FROM toolfleet.mcp_server_versions v;
 
+CREATE TABLE toolfleet.model_requests (
+    call_id uuid NOT NULL,
+    request_id uuid NOT NULL,
+    attempt_id uuid NOT NULL,
+    attempt integer NOT NULL,
+    tenant text NOT NULL,
+    tool text NOT NULL,
+    tool_version integer NOT NULL,
+    session text,
+    run text,
+    route text NOT NULL,
+    model_asked text NOT NULL,
+    kind text NOT NULL,
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    model_answered text,
+    first_token_ms bigint,
+    run_ms bigint,
+    input_tokens bigint,
+    cached_input_tokens bigint,
+    cache_write_tokens bigint,
+    output_tokens bigint,
+    reasoning_tokens bigint,
+    estimated boolean,
+    cost numeric,
+    currency text,
+    finish text,
+    code text,
+    misconfigured_status smallint,
+    CONSTRAINT model_requests_check CHECK (((cost IS NULL) = (currency IS NULL))),
+    CONSTRAINT model_requests_kind_check CHECK ((kind = ANY (ARRAY['answer'::text, 'summary'::text]))),
+    CONSTRAINT model_requests_model_answered_check CHECK ((length(model_answered) <= 200))
+)
+PARTITION BY RANGE (call_id);
+
+CREATE VIEW toolfleet.model_calls AS
+ SELECT m.call_id,
+    m.attempt_id,
+    m.attempt,
+    m.tenant,
+    m.tool,
+    m.tool_version,
+    m.session,
+    m.run,
+    m.route,
+    m.model_asked,
+    m.model_answered,
+    m.kind,
+    m.started_at,
+    m.first_token_ms,
+    m.run_ms,
+    m.input_tokens,
+    m.cached_input_tokens,
+    m.cache_write_tokens,
+    m.output_tokens,
+    m.reasoning_tokens,
+    m.estimated,
+    m.cost,
+    m.currency,
+    m.finish,
+        CASE
+            WHEN (m.run_ms IS NULL) THEN 'unknown'::text
+            ELSE m.code
+        END AS code,
+    m.request_id,
+    m.misconfigured_status
+   FROM toolfleet.model_requests m;
+
+CREATE TABLE toolfleet.model_requests_default (
+    call_id uuid NOT NULL,
+    request_id uuid NOT NULL,
+    attempt_id uuid NOT NULL,
+    attempt integer NOT NULL,
+    tenant text NOT NULL,
+    tool text NOT NULL,
+    tool_version integer NOT NULL,
+    session text,
+    run text,
+    route text NOT NULL,
+    model_asked text NOT NULL,
+    kind text NOT NULL,
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    model_answered text,
+    first_token_ms bigint,
+    run_ms bigint,
+    input_tokens bigint,
+    cached_input_tokens bigint,
+    cache_write_tokens bigint,
+    output_tokens bigint,
+    reasoning_tokens bigint,
+    estimated boolean,
+    cost numeric,
+    currency text,
+    finish text,
+    code text,
+    misconfigured_status smallint,
+    CONSTRAINT model_requests_check CHECK (((cost IS NULL) = (currency IS NULL))),
+    CONSTRAINT model_requests_kind_check CHECK ((kind = ANY (ARRAY['answer'::text, 'summary'::text]))),
+    CONSTRAINT model_requests_model_answered_check CHECK ((length(model_answered) <= 200))
+)
+WITH (fillfactor='60');
+
+CREATE TABLE toolfleet.model_spend (
+    tenant text NOT NULL,
+    tool text NOT NULL,
+    scope text NOT NULL,
+    key text NOT NULL,
+    currency text NOT NULL,
+    backend integer NOT NULL,
+    day date NOT NULL,
+    calls bigint DEFAULT 0 NOT NULL,
+    tokens bigint DEFAULT 0 NOT NULL,
+    cost numeric DEFAULT 0 NOT NULL,
+    CONSTRAINT model_spend_scope_check CHECK ((scope = ANY (ARRAY['run'::text, 'tenant_day'::text])))
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
+
 CREATE TABLE toolfleet.open_counts (
     tenant text NOT NULL,
     backend integer NOT NULL,
@@ -4425,6 +4724,56 @@ CREATE VIEW toolfleet.slots AS
      JOIN toolfleet.open_calls o ON (((o.call_id = s.call_id) AND (o.attempt_id = s.attempt_id))))
      LEFT JOIN toolfleet.worker_processes w USING (worker_id))
   WHERE ((o.state = 'running'::toolfleet.call_state) OR ((o.state = 'in_doubt'::toolfleet.call_state) AND (o.attempt_until > now())));
+
+CREATE TABLE toolfleet.summaries (
+    tenant text NOT NULL,
+    tool text NOT NULL,
+    hash bytea NOT NULL,
+    text text NOT NULL,
+    made_at timestamp with time zone DEFAULT now() NOT NULL,
+    used_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT summaries_hash_check CHECK ((octet_length(hash) = 32)),
+    CONSTRAINT summaries_text_check CHECK (((text <> ''::text) AND (octet_length(text) <= 65536)))
+);
+
+CREATE TABLE toolfleet.todo_items (
+    tenant text NOT NULL,
+    session text NOT NULL,
+    number integer NOT NULL,
+    title text NOT NULL,
+    status text DEFAULT 'pending'::text NOT NULL,
+    rev integer DEFAULT 0 NOT NULL,
+    added_at timestamp with time zone DEFAULT now() NOT NULL,
+    added_by uuid NOT NULL,
+    changed_at timestamp with time zone DEFAULT now() NOT NULL,
+    changed_by uuid NOT NULL,
+    CONSTRAINT todo_items_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'in_progress'::text, 'completed'::text, 'cancelled'::text]))),
+    CONSTRAINT todo_items_title_check CHECK (((char_length(title) >= 1) AND (char_length(title) <= 500)))
+)
+WITH (fillfactor='80');
+
+CREATE TABLE toolfleet.todo_lists (
+    tenant text NOT NULL,
+    session text NOT NULL,
+    next_number integer DEFAULT 1 NOT NULL,
+    calls uuid[] DEFAULT '{}'::uuid[] NOT NULL,
+    day date DEFAULT ((now() AT TIME ZONE 'UTC'::text))::date NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE VIEW toolfleet.todos AS
+ SELECT i.tenant,
+    i.session,
+    ('t'::text || i.number) AS id,
+    i.title,
+    i.status,
+    i.rev,
+    i.added_at,
+    i.added_by,
+    i.changed_at,
+    i.changed_by,
+    i.number
+   FROM toolfleet.todo_items i;
 
 CREATE VIEW toolfleet.token_hashes AS
  SELECT t.token_id,
@@ -4577,6 +4926,7 @@ CREATE VIEW toolfleet.workers AS
 ALTER TABLE ONLY toolfleet.call_notes ATTACH PARTITION toolfleet.call_notes_default DEFAULT;
 ALTER TABLE ONLY toolfleet.ended_attempts ATTACH PARTITION toolfleet.ended_attempts_default DEFAULT;
 ALTER TABLE ONLY toolfleet.finished_calls ATTACH PARTITION toolfleet.finished_calls_default DEFAULT;
+ALTER TABLE ONLY toolfleet.model_requests ATTACH PARTITION toolfleet.model_requests_default DEFAULT;
 ALTER TABLE ONLY toolfleet.access_tokens
     ADD CONSTRAINT access_tokens_hash_key UNIQUE (hash);
 ALTER TABLE ONLY toolfleet.access_tokens
@@ -4629,6 +4979,12 @@ ALTER TABLE ONLY toolfleet.live_controls
     ADD CONSTRAINT live_controls_pkey PRIMARY KEY (control_id);
 ALTER TABLE ONLY toolfleet.mcp_server_versions
     ADD CONSTRAINT mcp_server_versions_pkey PRIMARY KEY (server, version);
+ALTER TABLE ONLY toolfleet.model_requests
+    ADD CONSTRAINT model_requests_pkey PRIMARY KEY (call_id, request_id);
+ALTER TABLE ONLY toolfleet.model_requests_default
+    ADD CONSTRAINT model_requests_default_pkey PRIMARY KEY (call_id, request_id);
+ALTER TABLE ONLY toolfleet.model_spend
+    ADD CONSTRAINT model_spend_pkey PRIMARY KEY (tenant, tool, scope, key, currency, backend);
 ALTER TABLE toolfleet.open_calls
     ADD CONSTRAINT open_calls_approval CHECK (((awaiting <> 'approval'::text) OR (approval IS NOT NULL))) NOT VALID;
 ALTER TABLE toolfleet.open_calls
@@ -4647,10 +5003,16 @@ ALTER TABLE ONLY toolfleet.retry_reservations
     ADD CONSTRAINT retry_reservations_pkey PRIMARY KEY (call_id);
 ALTER TABLE ONLY toolfleet.run_times
     ADD CONSTRAINT run_times_pkey PRIMARY KEY (tool, version, hour, limit_ms, took_ms, cut_off);
+ALTER TABLE ONLY toolfleet.summaries
+    ADD CONSTRAINT summaries_pkey PRIMARY KEY (tenant, tool, hash);
 ALTER TABLE ONLY toolfleet.timeout_changes
     ADD CONSTRAINT timeout_changes_pkey PRIMARY KEY (tool, version, at);
 ALTER TABLE ONLY toolfleet.timeout_looks
     ADD CONSTRAINT timeout_looks_pkey PRIMARY KEY (tool, version);
+ALTER TABLE ONLY toolfleet.todo_items
+    ADD CONSTRAINT todo_items_pkey PRIMARY KEY (tenant, session, number);
+ALTER TABLE ONLY toolfleet.todo_lists
+    ADD CONSTRAINT todo_lists_pkey PRIMARY KEY (tenant, session);
 ALTER TABLE ONLY toolfleet.token_secret
     ADD CONSTRAINT token_secret_pkey PRIMARY KEY (only_row);
 ALTER TABLE ONLY toolfleet.tool_retirements
@@ -4700,6 +5062,8 @@ CREATE INDEX kept_files_of_tenant ON toolfleet.kept_files USING btree (tenant, f
 
 CREATE UNIQUE INDEX live_controls_scope ON toolfleet.live_controls USING btree (kind, tool, queue, tenant, pointer, value, subject, (((kind = 'limit'::text) AND (for_ms IS NOT NULL)))) NULLS NOT DISTINCT;
 
+CREATE INDEX model_spend_day ON toolfleet.model_spend USING btree (scope, day);
+
 CREATE INDEX open_calls_admitted ON toolfleet.open_calls USING btree (line) WHERE ((NOT held) AND (line ~~ 'tool/%'::text));
 
 CREATE INDEX open_calls_due ON toolfleet.open_calls USING btree (due_at) WHERE (due_at IS NOT NULL);
@@ -4709,12 +5073,17 @@ CREATE INDEX open_calls_held ON toolfleet.open_calls USING btree (line, tenant, 
 CREATE INDEX open_calls_probes ON toolfleet.open_calls USING btree (probe_of) WHERE (probe_of IS NOT NULL);
 
 CREATE INDEX open_calls_under_way ON toolfleet.open_calls USING btree (line, tenant) WHERE ((NOT held) AND (line ~~ 'slots/%'::text));
+
+CREATE INDEX summaries_used ON toolfleet.summaries USING btree (used_at);
+
+CREATE INDEX todo_lists_day ON toolfleet.todo_lists USING btree (day);
 ALTER INDEX toolfleet.call_notes_pkey ATTACH PARTITION toolfleet.call_notes_default_pkey;
 ALTER INDEX toolfleet.ended_attempts_pkey ATTACH PARTITION toolfleet.ended_attempts_default_pkey;
 ALTER INDEX toolfleet.finished_calls_code ATTACH PARTITION toolfleet.finished_calls_default_code;
 ALTER INDEX toolfleet.finished_calls_pkey ATTACH PARTITION toolfleet.finished_calls_default_pkey;
 ALTER INDEX toolfleet.finished_calls_run ATTACH PARTITION toolfleet.finished_calls_default_run;
 ALTER INDEX toolfleet.finished_calls_session ATTACH PARTITION toolfleet.finished_calls_default_session;
+ALTER INDEX toolfleet.model_requests_pkey ATTACH PARTITION toolfleet.model_requests_default_pkey;
 
 CREATE TRIGGER approvals_are_given AFTER UPDATE ON toolfleet.open_calls FOR EACH ROW WHEN (((old.awaiting = 'approval'::text) AND (new.state <> 'in_doubt'::toolfleet.call_state) AND (new.awaiting IS DISTINCT FROM 'approval'::text))) EXECUTE FUNCTION toolfleet.require_approval();
 
@@ -4727,6 +5096,8 @@ CREATE TRIGGER count_closed AFTER DELETE ON toolfleet.open_calls REFERENCING OLD
 CREATE TRIGGER count_opened AFTER INSERT ON toolfleet.open_calls REFERENCING NEW TABLE AS opened FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.count_opened();
 
 CREATE TRIGGER doubts_are_settled AFTER DELETE ON toolfleet.open_calls FOR EACH ROW WHEN ((old.state = 'in_doubt'::toolfleet.call_state)) EXECUTE FUNCTION toolfleet.refuse_settling();
+
+CREATE TRIGGER filled_once BEFORE UPDATE ON toolfleet.model_requests FOR EACH ROW WHEN ((old.run_ms IS NOT NULL)) EXECUTE FUNCTION toolfleet.refuse_change_of_history();
 
 CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.call_decisions FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_decisions();
 
@@ -4741,6 +5112,8 @@ CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.ended_attempts F
 CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.finished_calls FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_history();
 
 CREATE TRIGGER legal_moves AFTER UPDATE ON toolfleet.open_calls FOR EACH ROW WHEN (((old.state <> new.state) AND ((old.state <> ALL ('{queued,running,awaiting_client}'::toolfleet.call_state[])) OR (new.state <> ALL ('{queued,running,in_doubt,awaiting_client}'::toolfleet.call_state[])) OR ((new.state = 'awaiting_client'::toolfleet.call_state) AND ((old.state <> 'running'::toolfleet.call_state) OR (new.awaiting <> ALL ('{completion,input}'::text[])))) OR ((old.state = 'awaiting_client'::toolfleet.call_state) AND (new.state <> 'in_doubt'::toolfleet.call_state) AND ((new.state <> 'queued'::toolfleet.call_state) OR (old.awaiting = 'client'::text)))))) EXECUTE FUNCTION toolfleet.refuse_illegal_move();
+
+CREATE TRIGGER not_deleted BEFORE DELETE ON toolfleet.model_requests FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_history();
 
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.access_tokens FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 
@@ -4761,6 +5134,10 @@ CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.ended_attempts_default F
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.finished_calls FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.finished_calls_default FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
+
+CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.model_requests FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
+
+CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.model_requests_default FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 
 CREATE TRIGGER notes_accepted AFTER INSERT ON toolfleet.open_calls FOR EACH ROW WHEN ((new.watched AND (new.awaiting = 'client'::text))) EXECUTE FUNCTION toolfleet.note_happening();
 
@@ -4791,3 +5168,5 @@ ALTER TABLE ONLY toolfleet.file_chunks
     ADD CONSTRAINT file_chunks_file_id_fkey FOREIGN KEY (file_id) REFERENCES toolfleet.kept_files(file_id) ON DELETE CASCADE;
 ALTER TABLE ONLY toolfleet.interceptor_stats
     ADD CONSTRAINT interceptor_stats_worker_id_fkey FOREIGN KEY (worker_id) REFERENCES toolfleet.worker_processes(worker_id) ON DELETE CASCADE;
+ALTER TABLE ONLY toolfleet.todo_items
+    ADD CONSTRAINT todo_items_tenant_session_fkey FOREIGN KEY (tenant, session) REFERENCES toolfleet.todo_lists(tenant, session) ON DELETE CASCADE;

@@ -20,7 +20,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// How large the arguments of a call may be.
+    /// How large the arguments of a call may be, of most tools.
     pub const DEFAULT: Self = Self {
         bytes: 256 * 1024,
         depth: 64,
@@ -29,6 +29,14 @@ impl Limits {
         key_bytes: 256,
         string_bytes: 128 * 1024,
         number_chars: 64,
+    };
+
+    /// How large the arguments of a call of a model may be: a conversation is long, and most of it is texts.
+    pub const CONVERSATION: Self = Self {
+        bytes: 1024 * 1024,
+        nodes: 100_000,
+        string_bytes: 1024 * 1024,
+        ..Self::DEFAULT
     };
 
     /// The limits of a tool's answer that is checked against an output schema: 8 MiB, and as many values as fit into them.

@@ -30,7 +30,7 @@ use crate::{
 pub(crate) async fn accept(door: &Door, request: &Request<'_>) -> Result<Answer, Refusal> {
     let span = spans::step(Step::Accept);
     let answered = async {
-        let submission = read(request).await?;
+        let submission = read(door, request).await?;
         trace::set_parent(&tracing::Span::current(), &submission.headers.trace);
         answer(door, submission).await
     };
@@ -46,11 +46,11 @@ pub(crate) async fn accept(door: &Door, request: &Request<'_>) -> Result<Answer,
     answered
 }
 
-async fn read(request: &Request<'_>) -> Result<Submission, Refusal> {
+async fn read(door: &Door, request: &Request<'_>) -> Result<Submission, Refusal> {
     let tenant = request.tenant()?;
     let tool = request.tool()?;
     let headers = request.headers()?;
-    Submission::of(tenant, tool, headers, request.body).await
+    Submission::of(&door.registry, tenant, tool, headers, request.body).await
 }
 
 async fn answer(door: &Door, mut submission: Submission) -> Result<Answer, Refusal> {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use fleet::{
-    arguments::{self, Coercing, Coercion, Fitted, Level, Limits, Violations},
+    arguments::{self, Coercing, Coercion, Fitted, Level, Violations},
     canonical,
     controls::LazyArguments,
     ids::Label,
@@ -198,7 +198,7 @@ fn referring(mut args: Value, tool: &Tool, level: Level) -> Result<Referring, Re
     references::put_back(&mut args, &sent, taken);
     let arguments = written(&args, coercions);
     // The workers read them within the same limits as the door.
-    arguments::parse(arguments.text.as_bytes(), &Limits::DEFAULT)
+    arguments::parse(arguments.text.as_bytes(), tool.manifest.arguments_limits())
         .map_err(|error| Refusal::new(error.code.into(), error.message))?;
     Ok(Referring {
         // Those that a default brings along are references, too.

@@ -35,6 +35,8 @@ pub(crate) struct Submission {
     pub(crate) original_hash: [u8; 32],
     /// The parsed arguments, until a check turns them into [`Arguments`].
     args: Value,
+    /// How large they may be.
+    limits: &'static Limits,
 }
 
 /// A submission's tool, and its arguments as that tool gets them.
@@ -55,16 +57,21 @@ pub(crate) struct TurnedAway {
 impl Submission {
     /// Reads these arguments, as far as that is possible without the tool; long ones on a blocking thread.
     pub(crate) async fn of(
+        registry: &Registry,
         tenant: Label,
         tool: ToolName,
         headers: RequestHeaders,
         body: &[u8],
     ) -> Result<Self, Refusal> {
+        let limits = limits(registry, &tool, &headers, body);
         if body.len() <= SHORT {
-            return Self::read(tenant, tool, headers, body);
+            return Self::read(tenant, tool, headers, body, limits);
         }
         let body = body.to_vec();
-        Box::pin(aside(move || Self::read(tenant, tool, headers, &body))).await
+        Box::pin(aside(move || {
+            Self::read(tenant, tool, headers, &body, limits)
+        }))
+        .await
     }
 
     /// Reads these arguments, as far as that is possible without the tool.
@@ -73,8 +80,9 @@ impl Submission {
         tool: ToolName,
         headers: RequestHeaders,
         body: &[u8],
+        limits: &'static Limits,
     ) -> Result<Self, Refusal> {
-        let args = parse(body, &Limits::DEFAULT).map_err(|error| {
+        let args = parse(body, limits).map_err(|error| {
             let refused = Refusal::new(error.code.into(), error.message);
             if error.path.is_empty() {
                 refused
@@ -89,6 +97,7 @@ impl Submission {
             headers,
             sent: String::from_utf8_lossy(body).into_owned(),
             args,
+            limits,
         })
     }
 
@@ -96,7 +105,7 @@ impl Submission {
     ///
     /// `None` where they do not fit.
     pub(crate) async fn hash_for(&self, tool: Option<&Arc<Tool>>) -> Option<[u8; 32]> {
-        let args = parse(self.sent.as_bytes(), &Limits::DEFAULT).ok()?;
+        let args = parse(self.sent.as_bytes(), self.limits).ok()?;
         let hash = match tool {
             Some(tool) => arguments::hash_for(tool, &self.sent, args).await?,
             None => canonical::hash(&args),
@@ -124,6 +133,22 @@ impl Submission {
             arguments.hash = files::hash(arguments.hash, files);
         }
         Ok(arguments)
+    }
+}
+
+/// How large the arguments of this tool may be. Short ones are within the limits of every tool, and are not worth a look.
+pub(crate) fn limits(
+    registry: &Registry,
+    tool: &ToolName,
+    headers: &RequestHeaders,
+    body: &[u8],
+) -> &'static Limits {
+    if body.len() <= SHORT {
+        return &Limits::DEFAULT;
+    }
+    match registry.look_up(tool, headers.tool_version) {
+        Lookup::Offered(tool) | Lookup::Retired(tool) => tool.manifest.arguments_limits(),
+        Lookup::NoSuchVersion(_) | Lookup::NoSuchTool => &Limits::DEFAULT,
     }
 }
 

@@ -53,7 +53,8 @@ pub(crate) async fn examine(door: &Door, request: &Request<'_>) -> Result<Answer
     let tenant = request.tenant()?;
     let tool = request.tool()?;
     let headers = request.headers()?;
-    let examined = match Submission::of(tenant, tool.clone(), headers, request.body).await {
+    let reading = Submission::of(&door.registry, tenant, tool.clone(), headers, request.body);
+    let examined = match reading.await {
         Ok(mut submission) => {
             let (found, fitted) =
                 check::fitted(&door.registry, &door.pool, &mut submission).await?;

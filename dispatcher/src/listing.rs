@@ -2,8 +2,8 @@
 
 use fleet::{
     call::Language,
-    definitions::{Format, definitions, instructions, strict_definitions},
-    mcp, said,
+    definitions::{Format, definitions, instructions, shown_to, strict_definitions},
+    said,
     wire::{code::Code, message::Message},
 };
 use serde::Deserialize;
@@ -32,8 +32,7 @@ const fn full() -> Format {
 
 /// The tools that take new calls, in the form that the caller asked for.
 pub(crate) fn tools(door: &Door, request: &Request<'_>) -> Result<Answer, Refusal> {
-    // The same for every tenant, but for what looks at MCP servers.
-    let is_operators = request.tenant()?.as_str() == mcp::OPERATORS;
+    let tenant = request.tenant()?;
     let body = if request.body.is_empty() {
         b"{}"
     } else {
@@ -45,10 +44,7 @@ pub(crate) fn tools(door: &Door, request: &Request<'_>) -> Result<Answer, Refusa
     );
     let asked: ToolsRequest = form::short(body, &wanted)?;
     let tools = door.registry.all_offered();
-    let manifests = tools
-        .iter()
-        .map(|tool| &tool.manifest)
-        .filter(|tool| is_operators || !mcp::is_for_operators(tool.name.as_str()));
+    let manifests = shown_to(tools.iter().map(|tool| &tool.manifest), &tenant);
     let mut listing = match (asked.format, asked.strict) {
         (format, false) => serde_json::json!({"tools": definitions(manifests, format)}),
         (Format::Openai, true) => serde_json::json!(strict_definitions(manifests)),

@@ -133,6 +133,7 @@ impl PendingAccept {
 #[cfg(test)]
 pub(crate) mod tests {
     use fleet::{
+        arguments::Limits,
         call::{Effect, Language, Priority},
         ids::DispatcherId,
         store::accept::NewKey,
@@ -151,6 +152,7 @@ pub(crate) mod tests {
             tool.parse().unwrap(),
             headers,
             b"{}",
+            &Limits::DEFAULT,
         );
         let call = NewCall {
             call_id: CallId::generate(),

@@ -32,10 +32,11 @@ struct CallEndError {
 }
 
 impl CallEndError {
-    /// Whether another equal call may go better: its target was left alone for now, or a tool must be called first.
+    /// Whether another equal call may go better: its target was left alone for now, a tool must be called first, or there
+    /// will be something to spend again.
     fn says_nothing_of_the_arguments(&self) -> bool {
         match self.code {
-            Code::CircuitOpen => true,
+            Code::CircuitOpen | Code::BudgetExceeded => true,
             Code::Forbidden => self.suggestion == Suggestion::CheckState,
             _ => false,
         }

@@ -50,6 +50,13 @@ def texts_of(content):
     return found
 
 
+def said_last(messages):
+    """The last message that is no note of the system behind others; the last one where all are."""
+    notes = ("system", "developer")
+    said = [message for message in messages if message.get("role") not in notes]
+    return (said or messages or [{}])[-1]
+
+
 def turn_of(makers):
     """Which answer of the model is asked for, from 1: `makers` says for each message whether the model made it; several in a row are one."""
     return 1 + sum(mine and not before for mine, before in zip(makers, [False, *makers]))

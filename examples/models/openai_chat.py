@@ -3,7 +3,7 @@
 import time
 import uuid
 
-from asked import Asked, Refusal, compact, texts_of, turn_of
+from asked import Asked, Refusal, compact, said_last, texts_of, turn_of
 
 PATH = "/v1/chat/completions"
 NAME = "openai_chat"
@@ -36,7 +36,7 @@ def read(body, **_options):
         raise Refusal(400, words, param="tool_choice")
     pair(messages)
     tools = [tool.get(tool.get("type", ""), {}).get("name") for tool in body.get("tools") or []]
-    last = messages[-1]
+    last = said_last(messages)
     return Asked(
         NAME, body, body["model"], bool(body.get("stream")), "\n".join(texts_of(last.get("content"))), last["role"],
         turn_of([message["role"] == "assistant" for message in messages]), tools, list(everything(body, messages)),

@@ -4,7 +4,7 @@ import time
 import uuid
 from itertools import count
 
-from asked import Asked, Refusal, compact, texts_of, turn_of
+from asked import Asked, Refusal, compact, said_last, texts_of, turn_of
 from openai_chat import check_headers, check_key, error, headers, no_json, no_model
 
 __all__ = ["check_headers", "check_key", "error", "headers", "no_json", "no_model"]
@@ -44,7 +44,7 @@ def read(body, **_options):
             words = f"Invalid value: '{item.get('role', '')}'. Supported values are: {known}."
             raise Refusal(400, words, param=f"input[{place}]", code="invalid_value")
     pair(items)
-    last = items[-1] if items else {}
+    last = said_last(items)
     role = "tool" if kind_of(last).endswith("_output") else last.get("role", "")
     tools = [tool.get("name") for tool in body.get("tools") or []]
     made = [kind_of(item) in MADE or item.get("role") == "assistant" for item in items]

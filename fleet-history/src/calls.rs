@@ -79,6 +79,27 @@ pub async fn tenant_of(pool: &PgPool, call: CallId) -> Result<Option<String>, St
         .map_err(|error| StoreError::from_sqlx("look for the tenant of a call", error))
 }
 
+/// The result of a call of this tenant as the view shows it; `None`: there is no such call, or it has none.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn result_of(
+    pool: &PgPool,
+    tenant: &str,
+    call: CallId,
+) -> Result<Option<String>, StoreError> {
+    let found: Result<Option<Option<String>>, sqlx::Error> = sqlx::query_scalar(
+        "SELECT result::text FROM toolfleet.calls WHERE call_id = $1 AND tenant = $2",
+    )
+    .bind(call.0)
+    .bind(tenant)
+    .fetch_optional(pool)
+    .await;
+    let found = found.map_err(|error| StoreError::from_sqlx("read the result of a call", error))?;
+    Ok(found.flatten())
+}
+
 /// Appends the statement for this filter. Its plan is a promise, which a test checks.
 pub fn write(statement: &mut QueryBuilder<Postgres>, filter: &Filter) {
     statement.push(

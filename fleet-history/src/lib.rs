@@ -18,6 +18,7 @@
 //! waiting    the calls that wait for somebody's yes
 //! approvals  what was decided about such a call
 //! timeouts   what the fleet has learned of a tool's timeout
+//! models     what models were asked and what that has cost
 //! tools      the versions of tools
 //! slots      the calls that have a place of a limited tool
 //! workers    the workers, alive or gone
@@ -56,6 +57,8 @@ pub mod waiting;
 pub mod approvals;
 
 pub mod timeouts;
+
+pub mod models;
 
 pub mod tools;
 

@@ -264,17 +264,23 @@ name! {
 
 impl InterceptorName {
     /// The names of the engine's own parts: no program may give them to an interceptor.
-    pub const OF_ENGINE: [&str; 10] = [
+    pub const OF_ENGINE: [&str; 16] = [
         "breaker",
+        "budget",
         "cache",
+        "context",
+        "delegation",
         "fallback",
         "large_result",
         "learned_timeout",
+        "log",
         "pause",
         "policy",
         "rate_limit",
         "repeat_cap",
         "retry_budget",
+        "todo",
+        "tool_selection",
     ];
 
     /// Whether it is one of the engine's own.

@@ -6,6 +6,9 @@
 pub mod call;
 pub mod ids;
 
+// What is read of a text.
+pub mod terms;
+
 // The decisions: pure, each with one home.
 pub mod state;
 
@@ -55,6 +58,7 @@ pub mod files;
 pub mod manifest;
 pub mod mcp;
 pub mod references;
+pub mod todo;
 pub use ::arguments::{canonical, said};
 
 // What leaves the process.

@@ -25,7 +25,8 @@ words! {
 }
 
 words! {
-    /// A part of the engine that has a say in whether or how long calls run, and that a mode may name as it names an interceptor.
+    /// A part of the engine that has a say in whether or how long calls run, or in what models are asked, and that a mode may name as
+    /// it names an interceptor.
     Brake {
         /// So many attempts of a tool start in a time.
         RateLimit = "rate_limit",
@@ -43,6 +44,16 @@ words! {
         Fallback = "fallback",
         /// Callers get a part of a large answer.
         LargeResult = "large_result",
+        /// A model is told of a tool that can do better what it is asked.
+        Delegation = "delegation",
+        /// A model is offered the tools that a conversation needs.
+        ToolSelection = "tool_selection",
+        /// A model is told the list of what there is to do.
+        Todo = "todo",
+        /// A conversation is kept within a number of tokens.
+        Context = "context",
+        /// What is sent to models is logged, without its content.
+        Log = "log",
     }
 }
 

@@ -24,6 +24,8 @@ pub const VALUES_MAX: usize = 200_000;
 pub const READ_MAX: usize = 2 * REFERRED_MAX;
 
 const RESULT: &str = "$result";
+/// What a message has that stands for all of another call's.
+pub const CALL: &str = "$call";
 const PATH: &str = "path";
 
 /// A value of the arguments that stands for the answer of another call, or for a part of it.
@@ -69,6 +71,11 @@ pub enum NoReferentWhy {
     Unfit(ParseError),
 }
 
+/// Whether an object that names another call, for its answer or its messages, may come of this JSON text, in whatever way it is written.
+pub fn may_name_calls(sent: &str) -> bool {
+    may_be_in(sent) || sent.contains(CALL)
+}
+
 /// Whether an object with the key of a reference may come of this JSON text, in whatever way it is written.
 pub fn may_be_in(sent: &str) -> bool {
     sent.contains(RESULT) || sent.contains("\\u")
@@ -77,6 +84,13 @@ pub fn may_be_in(sent: &str) -> bool {
 /// The same for arguments in canonical form, which write the key in one way.
 pub fn may_be_in_canonical(text: &str) -> bool {
     text.contains("\"$result\"")
+}
+
+/// The call that a model's request goes on from, in whichever protocol it is: `{"$call": id}` as its first message.
+pub fn goes_on_from(args: &Value) -> Option<CallId> {
+    let first = |member| args.get(member).and_then(|items: &Value| items.get(0));
+    let mut firsts = ["messages", "input"].into_iter().filter_map(first);
+    firsts.find_map(|item| item.get(CALL)?.as_str()?.parse().ok())
 }
 
 /// The same arguments with nothing in the places of these references: what is done with them then does not depend on answers.

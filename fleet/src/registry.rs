@@ -7,110 +7,22 @@ use std::{
 };
 
 use futures_util::StreamExt;
-use serde_json::{Value, value::RawValue};
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgExecutor, PgPool};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    arguments::{self, Limits, Schema, SchemaProblem},
     breaker::Breakers,
     bus::connect::Bus,
-    call::Language,
-    content::{self, NoContent},
     controls::Controls,
     ids::{QueueName, ServerName, ToolName},
-    manifest::{AnswerForm, Manifest, McpServer, Visibility},
-    outcome::ToolFailure,
-    said,
+    manifest::{McpServer, Visibility},
     store::{
         StoreError, breakers, controls, mcp_servers, timeouts,
         tools::{self, Change, Revisions},
     },
     telemetry::report,
-    wire::{code::Code, message::Message},
 };
-
-/// One version of one tool, with its schemas compiled.
-#[derive(Debug)]
-pub struct Tool {
-    /// What was applied.
-    pub manifest: Manifest,
-    /// Its input schema, compiled.
-    pub schema: Schema,
-    /// Its output schema, compiled, if it has one.
-    pub output: Option<Schema>,
-}
-
-impl Tool {
-    /// Whether there are answers that do not fit: [`Self::answer_problem`] finds out.
-    pub fn is_choosy(&self) -> bool {
-        self.output.is_some() || self.manifest.output == AnswerForm::Content
-    }
-
-    /// Why an answer is none of blocks, where it has to be one, or does not fit the tool's `output_schema`; `None` where it fits, or where
-    /// any does.
-    ///
-    /// The reason quotes no value of the answer. Takes long for a large answer: do not run it on a thread of the runtime.
-    pub fn answer_problem(&self, answer: &RawValue) -> Option<ToolFailure> {
-        if !self.is_choosy() {
-            return None;
-        }
-        let problem = match arguments::parse_any(answer.get().as_bytes(), &Limits::ANSWER) {
-            Ok(value) => match self.manifest.output {
-                AnswerForm::Json => self.violations(&value)?,
-                AnswerForm::Content => match content::flaw(&value) {
-                    Some(flaw) => return Some(no_content(&flaw)),
-                    None => self.violations(content::structured(&value).unwrap_or(&Value::Null))?,
-                },
-            },
-            Err(error) => error.message,
-        };
-        let message = Message::new(
-            format!(
-                "the tool's answer does not fit its output_schema: {}",
-                problem.told(Language::En)
-            ),
-            format!(
-                "工具返回的结果不符合它的 output_schema：{}",
-                problem.told(Language::Zh)
-            ),
-        );
-        Some(ToolFailure::new(Code::OutputInvalid, message))
-    }
-
-    /// Why a value does not fit the `output_schema`, without any of it.
-    fn violations(&self, value: &Value) -> Option<Message> {
-        let violations = self.output.as_ref()?.validate(value);
-        if violations.is_empty() {
-            return None;
-        }
-        let shown = match self.manifest.output {
-            AnswerForm::Json => Message::fixed("the answer", "结果"),
-            AnswerForm::Content => Message::fixed("structured", "structured"),
-        };
-        let violations = violations.without_values(|_everything| true);
-        Some(violations.summary_of(&shown))
-    }
-}
-
-fn no_content(flaw: &NoContent) -> ToolFailure {
-    let (path, why) = (&flaw.path, &flaw.why);
-    let message = if path.is_empty() {
-        said!(
-            "the tool's answer is not content: {why}",
-            "工具返回的结果不是 content：{why}",
-            why
-        )
-    } else {
-        said!(
-            "the tool's answer is not content: {path}: {why}",
-            "工具返回的结果不是 content：{path}：{why}",
-            why
-        )
-    };
-    ToolFailure::new(Code::OutputInvalid, message)
-}
 
 /// Every version of every tool that this process can read, which are retired, and the controls. Cheap to clone; clones share
 /// the state.
@@ -226,7 +138,15 @@ impl Registry {
         let Lookup::Offered(newest) = self.look_up(tool, None) else {
             return false;
         };
-        newest.manifest.breaker.is_some() && newest.manifest.executor.target() == target
+        newest.manifest.breaker.is_some() && newest.manifest.executor.has_target(target)
+    }
+
+    /// Whether calls of any tool meet a breaker.
+    pub fn has_breakers(&self) -> bool {
+        self.read(|known| {
+            let mut newest = known.tools.values().filter_map(Versions::newest);
+            newest.any(|tool| tool.manifest.breaker.is_some())
+        })
     }
 
     /// The queues of every version that workers run: a call stays with the version it was accepted with.
@@ -363,12 +283,26 @@ impl Registry {
         Ok(())
     }
 
+    /// Reads what is new of the breakers alone, on this connection: so it waits for none of a pool, which may have to be opened first.
+    ///
+    /// # Errors
+    ///
+    /// Postgres does not answer.
+    pub async fn refresh_breakers(&self, connection: &mut PgConnection) -> Result<(), StoreError> {
+        let now = tools::revisions(&mut *connection).await?;
+        // After lost writes everything is read anew, by the next refresh.
+        if now.quarantines != self.read(|tools| tools.quarantines) {
+            return Ok(());
+        }
+        self.read_breakers(connection, now.breakers).await
+    }
+
     /// Reads the breakers where their revision has moved. That one is due is known without a look.
-    async fn read_breakers(&self, pool: &PgPool, rev: i64) -> Result<(), StoreError> {
+    async fn read_breakers(&self, ledger: impl PgExecutor<'_>, rev: i64) -> Result<(), StoreError> {
         if self.read(|known| known.breaker_rev == rev) {
             return Ok(());
         }
-        let breakers = Arc::new(breakers::known(pool).await?);
+        let breakers = Arc::new(breakers::known(ledger).await?);
         let mut known = self.write();
         if known.breaker_rev <= rev {
             known.breaker_rev = rev;
@@ -405,7 +339,7 @@ impl Registry {
     }
 
     fn add(&self, rev: i64, manifest: &str) {
-        let tool = read_tool(manifest);
+        let tool = Tool::read(manifest);
         if let Err(why) = &tool {
             tracing::warn!(
                 rev,
@@ -480,21 +414,9 @@ impl Registry {
     }
 }
 
-fn read_tool(manifest: &str) -> Result<Tool, String> {
-    let manifest: Manifest = serde_json::from_str(manifest).map_err(|error| error.to_string())?;
-    let first = |problems: Vec<SchemaProblem>| {
-        let first = problems.into_iter().next();
-        first.map(|problem| problem.message).unwrap_or_default()
-    };
-    let schema = Schema::compile_input(&manifest.caller_schema()).map_err(first)?;
-    let output = manifest.output_schema.as_ref().map(Schema::compile);
-    Ok(Tool {
-        output: output.transpose().map_err(first)?,
-        manifest,
-        schema,
-    })
-}
-
 mod servers;
 #[cfg(test)]
 mod tests;
+mod tool;
+
+pub use self::tool::Tool;

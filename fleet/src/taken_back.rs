@@ -34,6 +34,8 @@ words! {
         GuardFailed = "guard_failed",
         /// The worker had no connection to NATS to ask the tool over.
         BusAway = "bus_away",
+        /// The ledger did not put a request to a model on record, so the request did not leave.
+        Unrecorded = "unrecorded",
         /// The worker died or fell silent.
         WorkerLost = "worker_lost",
         /// The attempt did not end long after it must have.
@@ -72,7 +74,8 @@ impl TakenBack {
             | Self::OrderTakenBack
             | Self::NoResources
             | Self::GuardFailed
-            | Self::BusAway => AttemptCost::Unspent,
+            | Self::BusAway
+            | Self::Unrecorded => AttemptCost::Unspent,
         }
     }
 
@@ -92,7 +95,8 @@ impl TakenBack {
             | Self::OrderTakenBack
             | Self::NoResources
             | Self::GuardFailed
-            | Self::BusAway => PAUSE.saturating_mul(1 << before.min(6)).min(PAUSE_MAX),
+            | Self::BusAway
+            | Self::Unrecorded => PAUSE.saturating_mul(1 << before.min(6)).min(PAUSE_MAX),
         }
     }
 }

@@ -373,6 +373,14 @@ fn envelope(code: Code, language: Language) -> Envelope {
                 ..failed(no, EffectKnown::None)
             }
         }
+        Code::BudgetExceeded => failed(
+            elsewhere(
+                "this run has made {spent} calls of {tool}, and may make {limit}",
+                "这个 run 已经调用工具 {tool} {spent} 次，最多可以调用 {limit} 次",
+                &[("{spent}", "100"), ("{tool}", "ask"), ("{limit}", "100")],
+            ),
+            EffectKnown::None,
+        ),
         Code::NotFound => {
             refused_of_call(code, "there is no such call", "不存在这个调用", language)
         }

@@ -14,7 +14,8 @@ fn read(path: &str) -> String {
 /// Every name of a metric in a text, without the endings of a histogram's parts.
 fn metrics_in(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-    let names = words.filter(|word| word.starts_with("toolfleet_"));
+    let names =
+        words.filter(|word| word.starts_with("toolfleet_") || word.starts_with("gen_ai_client_"));
     names
         .map(|name| name.trim_end_matches("_bucket").to_owned())
         .collect()
@@ -72,6 +73,12 @@ fn every_step_and_field_is_documented() {
         fields::GEN_AI_OPERATION_NAME,
         fields::GEN_AI_TOOL_NAME,
         fields::GEN_AI_TOOL_CALL_ID,
+        fields::GEN_AI_PROVIDER_NAME,
+        fields::GEN_AI_REQUEST_MODEL,
+        fields::GEN_AI_RESPONSE_MODEL,
+        fields::GEN_AI_USAGE_INPUT_TOKENS,
+        fields::GEN_AI_USAGE_OUTPUT_TOKENS,
+        fields::MODEL_ROUTE,
     ] {
         assert!(
             page.contains(&format!("`{field}`")),

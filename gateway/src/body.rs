@@ -28,10 +28,14 @@ use crate::{
     room::{FREE, LARGEST, RoomOf},
 };
 
-/// Arguments of a call, as over NATS.
-pub(crate) const CALL_MAX: usize = Limits::DEFAULT.bytes;
+/// Arguments of a call, as over NATS: those of a model. A dispatcher knows which tool is one, and refuses longer ones of all others.
+pub(crate) const CALL_MAX: usize = Limits::CONVERSATION.bytes;
+/// What needs no room once it has been read: arguments of most tools.
+const KEPT_MAX: usize = Limits::DEFAULT.bytes;
 /// A message of MCP: the arguments of a call, and what stands around them.
 pub(crate) const MESSAGE_MAX: usize = CALL_MAX + 64 * 1024;
+/// A request of a vendor's API: a conversation may be long.
+pub(crate) const MODEL_MAX: usize = 1024 * 1024;
 /// A batch, as over NATS.
 pub(crate) const BATCH_MAX: usize = 8 * 1024 * 1024;
 /// What is handed in for a call, with the form around the largest answer.
@@ -45,7 +49,7 @@ const TIME_MAX: Duration = Duration::from_secs(30);
 /// How long that of a request may take that does not say who asks.
 const STRANGERS_TIME_MAX: Duration = Duration::from_secs(10);
 /// Longer bodies are taken apart on a blocking thread: meanwhile this one has others to serve.
-const SHORT: usize = 64 * 1024;
+pub(crate) const SHORT: usize = 64 * 1024;
 
 /// The room for bodies in memory. Clones share it.
 #[derive(Debug, Clone)]
@@ -249,7 +253,7 @@ async fn gather(body: Body, size: Size, mut held: HeldRoom) -> Result<Bytes, Ref
         }
         whole.extend_from_slice(&piece);
     }
-    if whole.len() <= CALL_MAX {
+    if whole.len() <= KEPT_MAX {
         return Ok(whole.into());
     }
     Ok(Bytes::from_owner(Kept {
@@ -306,9 +310,9 @@ mod tests {
         assert!(gathered(MIB, room.hold(RoomOf::Anyone)).await.is_err());
         assert!(gathered(FREE, room.hold(RoomOf::Stranger)).await.is_ok());
         drop(first);
-        let third = gathered(CALL_MAX, room.hold(RoomOf::Anyone)).await.unwrap();
+        let third = gathered(KEPT_MAX, room.hold(RoomOf::Anyone)).await.unwrap();
         let taken = room.taken().by_all;
-        assert_eq!((third.len(), taken), (CALL_MAX, 8 * MIB - FREE));
+        assert_eq!((third.len(), taken), (KEPT_MAX, 8 * MIB - FREE));
     }
 
     #[tokio::test]

@@ -11,6 +11,10 @@ pub(crate) const STATE: HeaderName = HeaderName::from_static("toolfleet-state");
 pub(crate) const OUTCOME: HeaderName = HeaderName::from_static("toolfleet-outcome");
 /// The call.
 pub(crate) const CALL_ID: HeaderName = HeaderName::from_static("toolfleet-call-id");
+/// The route on which a model answered.
+pub(crate) const ROUTE: HeaderName = HeaderName::from_static("toolfleet-route");
+/// What a model's reply cost: an amount and its currency.
+pub(crate) const COST: HeaderName = HeaderName::from_static("toolfleet-cost");
 /// What kind of answer stands in for the tool's.
 pub(crate) const DEGRADED: HeaderName = HeaderName::from_static("toolfleet-degraded");
 /// Whose call it is, where a token is for more than one tenant.
@@ -35,6 +39,9 @@ pub(crate) const CONTENT_DIGEST: HeaderName = HeaderName::from_static("content-d
 pub(crate) const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 /// The same key is the same call.
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The token, as clients of some vendors send it.
+pub(crate) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// Who speaks in an answer, so that a failed call is told from a failed gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,7 @@
 //!   parts, `page` what is wanted of a list, `forward` its headers on their way to NATS, `form` and `decision` its fields;
 //! - `ask` asks the dispatchers, `desk` is what calls are made with over HTTP and over a pipe, `referents` looks at whose answers stand in arguments, `submit` makes a call and waits for it, `wait` waits for one whose id is known, `when_left` says what becomes of one whose caller goes away; `views` says why the history
 //!   cannot be read; `openapi` is the document that describes the API;
-//! - `mcp` speaks the Model Context Protocol, and `listed` has the tools that it and the API show;
+//! - `models` has the vendors' own packages ask models; `mcp` speaks the Model Context Protocol, and `listed` has the tools that it and the API show;
 //! - `events` follows sessions for who may (`follower`), and sends what it hears; `turns` makes many calls as one
 //!   turn and tells them through the speaker; `files` brings files to the dispatchers and back, a piece at a time;
 //! - `answer` makes their answer one over HTTP, by the table in `status`; `refusal` is what the gateway says itself, `headers` their names;
@@ -43,6 +43,7 @@ mod wait;
 mod when_left;
 
 mod mcp;
+mod models;
 
 mod events;
 mod files;

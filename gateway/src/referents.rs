@@ -1,5 +1,6 @@
 //! **Whose answers may stand in arguments?** `{"$result": id}` stands for the answer of another call, so a token that is for some tools
-//! only could read with it what tools answered that it is not for. Which call it is for is known from the call's own row.
+//! only could read with it what tools answered that it is not for. Which call it is for is known from the call's own row. The same holds
+//! for the messages of another call, for which `{"$call": id}` stands in a request to a model.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +11,12 @@ use fleet::{
     wire::code::Code,
 };
 
-use crate::{ask::Dispatchers, asked::meant, auth::principal::Principal, refusal::Refused};
+use crate::{ask::Dispatchers, asked::meant, auth::principal::Principal, refusal::Refused, value};
 
 /// The most different answers that a request may refer to with a token of some tools only: each is asked for.
 const REFERENTS_MAX: usize = 64;
 
-/// Refuses arguments, each of these JSON texts by itself, that refer to the answer of a call that such a token may not see; a call that
+/// Refuses arguments, each of these JSON texts by itself, that refer to the answer or the messages of a call that such a token may not see; a call that
 /// does not exist is refused alike. What is wrong with them otherwise the door says.
 ///
 /// # Errors
@@ -50,15 +51,16 @@ pub(crate) async fn may_stand(
     Ok(())
 }
 
-/// The calls whose answers these arguments refer to; none where they are wrong in another way.
+/// The calls whose answers or messages these arguments refer to; none where they are wrong in another way.
 fn referents(args: &[u8]) -> Vec<CallId> {
     let text = str::from_utf8(args).ok();
-    let args = text
-        .filter(|text| references::may_be_in(text))
-        .and_then(|text| serde_json::from_str(text).ok());
-    let found = args.and_then(|args| references::references(&args).ok());
-    let found = found.unwrap_or_default().into_iter();
-    found.filter_map(|reference| reference.call).collect()
+    let args = text.filter(|text| references::may_name_calls(text));
+    let Some(args) = args.and_then(|args| value::read(args.as_bytes())) else {
+        return Vec::new();
+    };
+    let found = references::references(&args).unwrap_or_default();
+    let answers = found.into_iter().filter_map(|reference| reference.call);
+    answers.chain(references::goes_on_from(&args)).collect()
 }
 
 #[cfg(test)]
@@ -71,6 +73,8 @@ mod tests {
         for args in [
             format!(r#"{{"a": {{"$result": "{id}"}}}}"#),
             format!(r#"{{"a": [{{"path": "/x", "\u0024result": "{id}"}}]}}"#),
+            format!(r#"{{"messages": [{{"$call": "{id}"}}, {{"role": "user"}}]}}"#),
+            format!(r#"{{"input": [{{"\u0024call": "{id}"}}]}}"#),
         ] {
             assert_eq!(referents(args.as_bytes()), [id], "{args}");
         }

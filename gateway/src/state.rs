@@ -14,6 +14,7 @@ use crate::{
     events::{once::Stories, places::StreamPlaces, sessions::Sessions},
     files::Files,
     mcp::{client_sessions::ClientSessions, tool_bell::ToolBell},
+    models::smallest::WholeStreams,
     turns::waited::AnswersWaited,
 };
 
@@ -46,6 +47,8 @@ pub(crate) struct Gateway {
     pub(crate) tool_bell: Arc<ToolBell>,
     /// The room for bodies.
     pub(crate) bodies: BodyRoom,
+    /// Where replies of models become streams.
+    pub(crate) whole_streams: WholeStreams,
     /// What was answered and is not read yet.
     pub(crate) unread: UnreadAnswers,
     /// Cancelled when waiting requests are to be answered with where their calls stand.

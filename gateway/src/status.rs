@@ -214,6 +214,7 @@ mod tests {
                 Code::ToolChanged,
                 Code::EgressDenied,
                 Code::Denied,
+                Code::BudgetExceeded,
             ],
         ),
     ];

@@ -154,20 +154,21 @@ class Load:
 
 
 class OwnWorker:
-    """A worker of a program with an interceptor, which pulls one queue more than the others."""
+    """A worker of a program of its own, beside `toolfleet`: usually the one with an interceptor, which pulls one queue more than the others."""
 
-    def __init__(self, proof, dev):
+    def __init__(self, proof, dev, program=INTERCEPTOR, package=f"fleet-tests --bin {INTERCEPTOR}", queues="default,bank"):
         self.proof, self.dev, self.process = proof, dev, None
+        self.program, self.package, self.queues = program, package, queues
 
     async def __aenter__(self):
-        beside = Path(self.proof.program).with_name(INTERCEPTOR)
-        check(beside.exists(), f"there is no {beside}: build it with `cargo build -p fleet-tests --bin {INTERCEPTOR}`")
+        beside = Path(self.proof.program).with_name(self.program)
+        check(beside.exists(), f"there is no {beside}: build it with `cargo build -p {self.package}`")
         info = self.dev.info()
         env = {
             **os.environ,
             "DATABASE_URL": info["database_url"],
             "NATS_URL": info["nats_url"],
-            "WORKER_QUEUES": "default,bank",
+            **({"WORKER_QUEUES": self.queues} if self.queues else {}),
         }
         state = self.proof.folder / "own"
         state.mkdir(mode=0o700)
@@ -181,7 +182,7 @@ class OwnWorker:
     async def __aexit__(self, *_):
         self.process.terminate()
         try:
-            await until("the worker with an interceptor has ended", lambda: self.process.poll() is not None, 45)
+            await until(f"{self.program} has ended", lambda: self.process.poll() is not None, 45)
         finally:
             self.process.kill()
             self.process.wait()

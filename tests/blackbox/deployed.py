@@ -163,8 +163,8 @@ class Deployed(Dev):
         for file in self.nats.glob("*.env"):
             lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
             self.users[file.stem] = dict(line.split("=", 1) for line in lines)
-        for manifest in sorted((self.folder / "tools").glob("*.yaml"), key=probe_first):
-            self.toolfleet("tools", "apply", str(manifest))
+        if any((self.folder / "tools").iterdir()):
+            self.toolfleet("tools", "apply", str(self.folder / "tools"))
 
     def toolfleet(self, *words, **env):
         """What the program prints; as an operator where nothing else is said."""
@@ -208,11 +208,6 @@ class Deployed(Dev):
     def login(self, who):
         user = self.users[who]
         return user["NATS_URL"], user["NATS_INBOX"]
-
-
-def probe_first(path):
-    """A tool comes after the one that it names as its probe."""
-    return "probe" in json.loads(path.read_text()), path
 
 
 def psql(url, *words):

@@ -31,6 +31,7 @@ PROOFS = [
     "bad_input",
     "definitions",
     "model_server",
+    "contexts",
     "transcripts",
     "one_key",
     "nothing_left",
@@ -42,10 +43,13 @@ PROOFS = [
     "restart_all",
     "dev_lifecycle",
     "many_programs",
+    "tools_to_copy",
     "wallet",
     "workers_killed",
     "by_curl",
     "turns",
+    "door",
+    "agent_loop",
     "gateways_killed",
     "fleet_behind_fleet",
     "dashboard",
@@ -53,8 +57,9 @@ PROOFS = [
 # Needs a program of the release before.
 UPGRADE = "rolling_upgrade"
 # The first is about `toolfleet dev` itself; the others connect without a user or have two fleets, `wallet` sets what a dispatcher starts with,
-# `dashboard` starts a worker of its own, and `model_server` has no fleet at all.
-NOT_DEPLOYED = ["dev_lifecycle", "model_server", "pauses", "brakes", "for_somebody", "wallet", "dashboard", "by_curl", "turns", "gateways_killed", "fleet_behind_fleet"]
+# `dashboard` and `tools_to_copy` start a worker of their own, `door` asks with the packages, `agent_loop` starts agents without a user, `contexts` is about
+# requests to models, and `model_server` has no fleet at all.
+NOT_DEPLOYED = ["dev_lifecycle", "model_server", "contexts", "pauses", "brakes", "for_somebody", "wallet", "dashboard", "by_curl", "turns", "door", "agent_loop", "tools_to_copy", "gateways_killed", "fleet_behind_fleet"]
 PROOF_SECONDS = 600
 TAIL_LINES = 30
 

@@ -244,12 +244,12 @@ const REPORTER: Source = Source {
     file: "worker/src/breaker/reporter.rs",
     world: &[
         (
-            "    breaker::ReportVerdict,\n    checkpoint::{Checkpoint, reached},\n    delay::Reconnect,\n    store::{\n        PgConnection, StoreError,\n        breakers::{self, CountedSecond, REPORT_MAX, ReportAnswer},\n        session::within,\n    },\n",
+            "    breaker::ReportVerdict,\n    checkpoint::{Checkpoint, reached},\n    delay::Reconnect,\n    registry::Registry,\n    store::{\n        PgConnection, StoreError,\n        breakers::{self, CountedSecond, REPORT_MAX, ReportAnswer},\n        session::within,\n    },\n",
             "    breaker::ReportVerdict, checkpoint::{Checkpoint, reached}, store::{StoreError, breakers::{CountedSecond, REPORT_MAX, ReportAnswer}},\n",
         ),
         (
             "use crate::worker::WorkerProcess;",
-            "use crate::{reports::{PgConnection, WorkerProcess, breakers, within}, world::{delay::Reconnect, planted}};",
+            "use crate::{reports::{PgConnection, Registry, WorkerProcess, breakers, within}, world::{delay::Reconnect, planted}};",
         ),
         ("Reconnect::up_to(PAUSE_MAX)", "Reconnect::default()"),
     ],
@@ -257,6 +257,10 @@ const REPORTER: Source = Source {
         (
             "                worker.breakers.again();\n                stop",
             "                if !planted(\"silence ends the telling\") { worker.breakers.again(); }\n                stop",
+        ),
+        (
+            "                worker.breakers.again();\n                connected",
+            "                if !planted(\"what was counted before there was a connection is forgotten\") { worker.breakers.again(); }\n                connected",
         ),
         (
             "                connection = None;\n",

@@ -311,8 +311,8 @@ impl Fleet {
             .await
             .expect("apply a tool");
         assert_eq!(applied, Applied::Created, "{}", manifest.name);
-        if let Some(reader) = worker::reader_of([&manifest]) {
-            let applied = tools::apply(&mut connection, &reader, "fleet-tests").await;
+        for tool in worker::built_in_of([&manifest]) {
+            let applied = tools::apply(&mut connection, &tool, "fleet-tests").await;
             assert_ne!(applied.expect("apply a tool"), Applied::Conflict);
         }
         self.ring().await;

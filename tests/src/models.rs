@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::get;
+use crate::{process::get, wait::until};
 
 /// A running stand-in. It ends when it is dropped.
 #[derive(Debug)]
@@ -76,6 +76,20 @@ impl ModelServer {
             Value::Array(entries) => entries,
             other => panic!("{other} is no log"),
         }
+    }
+
+    /// Its own sums of a model, once nothing is being answered any more.
+    ///
+    /// # Panics
+    ///
+    /// It does not answer.
+    pub async fn sums(&self, model: &str) -> Value {
+        let sums = until("the stand-in to be done", async || {
+            let (_, body) = get(self.address, "/sums").await.expect("it answers");
+            let sums: Value = serde_json::from_str(&body).expect("its sums are JSON");
+            (sums["in_flight"] == 0).then_some(sums)
+        });
+        sums.await["models"][model].take()
     }
 
     /// How many requests this model was sent.

@@ -34,7 +34,7 @@ const CRATES: [&str; 10] = [
 /// Crates without circles between their files, and without a type name that stands twice: `tidy/imports.rs` says what that is.
 const WITHOUT_CIRCLES: [&str; 10] = CRATES;
 /// Decisions: the same answer everywhere, because they ask no server.
-const PURE: [&str; 25] = [
+const PURE: [&str; 26] = [
     "fleet/src/ids.rs",
     "fleet/src/call.rs",
     "fleet/src/state.rs",
@@ -53,6 +53,7 @@ const PURE: [&str; 25] = [
     "arguments/src",
     "fleet/src/arguments.rs",
     "fleet/src/manifest",
+    "fleet/src/todo.rs",
     "fleet/src/wire",
     "fleet/src/tokens/text.rs",
     "fleet/src/tokens/row.rs",

@@ -13,7 +13,7 @@ use fleet::{
     },
 };
 
-use crate::{error::RunError, read_result::reader_of};
+use crate::{built_in::built_in_of, error::RunError};
 
 /// How long ringing the bell may take. Without it dispatchers find new versions within a second.
 const BELL_MAX: Duration = Duration::from_secs(2);
@@ -30,8 +30,8 @@ pub(crate) async fn apply(
     manifests: &[Manifest],
     by: &str,
 ) -> Result<(), RunError> {
-    let reader = reader_of(manifests);
-    let mut manifests: Vec<&Manifest> = manifests.iter().chain(&reader).collect();
+    let built_in = built_in_of(manifests);
+    let mut manifests: Vec<&Manifest> = manifests.iter().chain(&built_in).collect();
     manifests.sort_by_key(|manifest| manifest.turn());
     let (mut wrong, mut created) = (Vec::new(), false);
     for manifest in manifests {

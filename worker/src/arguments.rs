@@ -3,11 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use fleet::{
-    arguments::{self, Limits},
+    arguments,
     call::State,
     canonical,
     controls::LazyArguments,
     ids::CallId,
+    manifest::{ChatProtocol, ExecutorSpec},
     outcome::ToolFailure,
     references,
     registry::Tool,
@@ -22,7 +23,11 @@ use fleet::{
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::{dispose::Skip, worker::WorkerProcess};
+use crate::{
+    dispose::{NoArguments, Skip},
+    executors::chat::conversation,
+    worker::WorkerProcess,
+};
 
 /// How long a call waits for its turn to have its references looked up. Its message is delivered again after ten seconds.
 const TURN_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -44,14 +49,6 @@ pub(crate) enum Seen<'a> {
     Whole(&'a Value),
 }
 
-/// Why there are none.
-pub(crate) enum NoArguments {
-    /// No worker will have them.
-    Never(ToolFailure),
-    /// This worker does not have them now.
-    Skip(Skip),
-}
-
 /// Reads them from what the ledger has of them. Only arguments with references cost statements.
 pub(crate) async fn of(
     worker: &WorkerProcess,
@@ -60,20 +57,46 @@ pub(crate) async fn of(
     stored: &str,
 ) -> Result<CallArguments, NoArguments> {
     // Parsed by the dispatcher's own parser: another one would rewrite numbers.
-    let value = arguments::parse(stored.as_bytes(), &Limits::DEFAULT).map_err(|error| {
-        let why = error.message;
-        let what = said!(
-            "the stored arguments cannot be read: {why}",
-            "无法读取已保存的参数：{why}",
-            why
-        );
-        NoArguments::Never(ToolFailure::new(Code::ToolGone, what))
-    })?;
-    if references::may_be_in_canonical(stored) {
-        return Box::pin(with_answers(worker, call, tool, value)).await;
+    let value =
+        arguments::parse(stored.as_bytes(), tool.manifest.arguments_limits()).map_err(|error| {
+            let why = error.message;
+            let what = said!(
+                "the stored arguments cannot be read: {why}",
+                "无法读取已保存的参数：{why}",
+                why
+            );
+            NoArguments::Never(ToolFailure::new(Code::ToolGone, what))
+        })?;
+    let arguments = if references::may_be_in_canonical(stored) {
+        Box::pin(with_answers(worker, call, tool, value)).await?
+    } else {
+        CallArguments::whole(value)
+    };
+    match &tool.manifest.executor {
+        ExecutorSpec::Chat(chat) if conversation::may_refer(stored) => {
+            Box::pin(with_messages(worker, call, chat.protocol, arguments)).await
+        }
+        _ => Ok(arguments),
     }
-    let refer = false;
-    Ok(CallArguments { value, refer })
+}
+
+/// A model's request with the messages of the calls that it goes on from.
+async fn with_messages(
+    worker: &WorkerProcess,
+    call: CallId,
+    protocol: ChatProtocol,
+    arguments: CallArguments,
+) -> Result<CallArguments, NoArguments> {
+    let CallArguments { value, refer } = arguments;
+    let value = Arc::new(value);
+    let whole = crate::conversation::whole(worker, call, protocol, Arc::clone(&value)).await?;
+    Ok(match whole {
+        Some(value) => CallArguments { value, refer: true },
+        None => CallArguments {
+            value: Arc::unwrap_or_clone(value),
+            refer,
+        },
+    })
 }
 
 async fn with_answers(

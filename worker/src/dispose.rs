@@ -5,7 +5,26 @@
 
 use std::time::Duration;
 
-use fleet::{bus::pull::Acker, call::State, delay::SOON, telemetry::metrics};
+use fleet::{
+    bus::pull::Acker, call::State, delay::SOON, outcome::ToolFailure, telemetry::metrics,
+    wire::code::Code,
+};
+
+/// Why there are no arguments for the tool of a call.
+pub(crate) enum NoArguments {
+    /// No worker will have them.
+    Never(ToolFailure),
+    /// This worker does not have them now.
+    Skip(Skip),
+}
+
+/// Whether no worker could run the call.
+pub(crate) const fn is_final(code: Code) -> bool {
+    matches!(
+        code,
+        Code::ToolError | Code::ToolGone | Code::PayloadTooLarge | Code::InvalidArguments
+    )
+}
 
 /// Why a message did not become an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The gate: every check that can refuse the call without an effect, before the claim.
 //!
 //! It finds the tool's version, reads the arguments, looks for a pause, asks the policy and the program's interceptors, looks for a
-//! kept answer, renders the request, resolves secrets, and asks whether the target may be tried.
+//! kept answer, asks the budget, renders the request, resolves secrets, and asks whether the target may be tried.
 
 use std::sync::Arc;
 
@@ -10,8 +10,6 @@ use fleet::{
     canonical,
     ending::{Ending, Fact, Guard, Known},
     ids::CallId,
-    manifest::Manifest,
-    modes::{Brake, InterceptMode},
     obstacle::{Lack, Obstacle},
     outcome::ToolFailure,
     references,
@@ -23,16 +21,17 @@ use fleet::{
         read::{self, CallRow, CallState},
     },
     telemetry::report,
-    wire::{code::Code, message::Message, pointer::Pointer},
+    wire::{message::Message, pointer::Pointer},
 };
 
 use crate::{
-    arguments::{self, CallArguments, NoArguments, Seen},
+    arguments::{self, CallArguments, Seen},
     brakes,
     breaker::pass as breaker,
+    budget,
     cache::pass as cache,
     consent::{self, Consent},
-    dispose::Skip,
+    dispose::{NoArguments, Skip, is_final},
     interceptor::EndedView,
     onion::Round,
     pause, policy,
@@ -87,11 +86,33 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
         (_, _) => None,
     };
     cache::pass(worker, &pointer, &tool, newest, &mut round).await?;
+    // After the cache, whose answers cost nothing.
+    if budget::of(manifest, newest).is_some() {
+        let refused = budget::refusal(worker, call, manifest, newest).await?;
+        if Box::pin(end_refused(
+            worker,
+            call,
+            &tool,
+            refused,
+            round.as_deref_mut(),
+        ))
+        .await?
+        {
+            return Err(Skip::Denied);
+        }
+    }
     let read = match read {
         Some(read) => read,
         None => arguments(worker, call, &tool, &args).await?,
     };
-    match prepare(worker, &tool, &read) {
+    let mut rendered = prepare(worker, &tool, &read);
+    let unfollowed = rendered.as_ref().ok().map(|it| it.unfollowed(&tool, None));
+    if unfollowed.flatten().is_some() {
+        // Only the row knows the session, and few requests depend on it.
+        let row = queued(worker, call).await?;
+        rendered = rendered.and_then(|it| it.followed(&tool, row.session.as_ref()));
+    }
+    match rendered {
         Ok(rendered) => {
             let program = if rendered.is_program {
                 let slot = Box::pin(program_slot(worker, call, pointer.tenant.clone())).await?;
@@ -109,7 +130,7 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
                 call,
                 args_hash: canonical::hash_text(&args),
                 args: tool.manifest.asks_another().then_some(args),
-                limited: limited(worker, &pointer, &tool, newest),
+                limited: brakes::limited(worker, &pointer, &tool, newest),
                 timeout: timeouts::timeout_of(worker, &tool.manifest, pointer.tenant.as_ref()),
                 tool,
                 rendered,
@@ -130,21 +151,6 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
             Err(Box::pin(cannot_run(worker, call, rev, &obstacle)).await)
         }
     }
-}
-
-/// What the rate limit may do, where the claim asks the ledger for more than the call, or did for the version that it was accepted
-/// with. The ledger decides by its own count.
-fn limited(
-    worker: &WorkerProcess,
-    pointer: &Pointer,
-    tool: &Tool,
-    newest: Option<&Manifest>,
-) -> Option<InterceptMode> {
-    let name = &tool.manifest.name;
-    let is_limited =
-        tool.manifest.is_judged_by_claim() || newest.is_some_and(Manifest::is_judged_by_claim);
-    let mode = || brakes::mode_of(worker, Brake::RateLimit, name, pointer.tenant.as_ref());
-    is_limited.then(mode)
 }
 
 /// What the tool gets for these arguments of a call. Ends the call where no worker will have that.
@@ -198,14 +204,6 @@ async fn program_slot(
             Skip::StoreSilent
         }),
     }
-}
-
-/// Whether no worker could run the call.
-const fn is_final(code: Code) -> bool {
-    matches!(
-        code,
-        Code::ToolError | Code::ToolGone | Code::PayloadTooLarge | Code::InvalidArguments
-    )
 }
 
 /// Postpones a call that another worker may be able to run.
@@ -331,7 +329,9 @@ async fn refuse(worker: &WorkerProcess, call: CallId, tool: &Arc<Tool>) -> Skip 
     let ending = async {
         let (row, stored) = stored(worker, call).await?;
         let failure = match arguments::of(worker, call, tool, &stored).await {
-            Ok(arguments) => prepare(worker, tool, &arguments).err(),
+            Ok(arguments) => prepare(worker, tool, &arguments)
+                .and_then(|it| it.followed(tool, row.session.as_ref()))
+                .err(),
             Err(NoArguments::Never(failure)) => Some(failure),
             Err(NoArguments::Skip(skip)) => return Err(skip),
         };
@@ -380,8 +380,19 @@ async fn policy_refuses(
     tool: &Tool,
     round: Option<&mut Round>,
 ) -> Result<bool, Skip> {
-    let name = &tool.manifest.name;
-    let Some(failure) = policy::refusal(worker, call, name).await? else {
+    let refused = policy::refusal(worker, call, &tool.manifest.name).await?;
+    end_refused(worker, call, tool, refused, round).await
+}
+
+/// Ends a call that is refused by what the ledger knows of others. Whether it is.
+async fn end_refused(
+    worker: &WorkerProcess,
+    call: CallId,
+    tool: &Tool,
+    refused: Option<ToolFailure>,
+    round: Option<&mut Round>,
+) -> Result<bool, Skip> {
+    let Some(failure) = refused else {
         return Ok(false);
     };
     let row = queued(worker, call).await?;

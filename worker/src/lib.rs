@@ -57,9 +57,9 @@
 //!
 //! Deliver, gate, claim, ack, execute, complete, reply: `attempt` is the whole of it; read that first.
 //!
-//! - `stage` has the values that go from step to step; `arguments` has what the tool gets of a call's; `gate`, `claim`, `execute`, `intercept`, `executors`, `conclude`,
+//! - `stage` has the values that go from step to step; `arguments` has what the tool gets of a call's, `conversation` the messages that a model's request goes on from; `gate`, `claim`, `execute`, `intercept`, `executors`, `conclude`,
 //!   `complete` and `dispose` are its parts. `onion` takes a call through the interceptors of the program. `retry_budgets` bounds
-//!   how often a tool that fails is tried again, `timeouts` has those that the fleet learns. `large_results` says whether callers get a part of an answer. `mcp_discover` looks at what MCP servers offer. `redact` masks sensitive values, `handover` hands the files of calls over, `late` records outcomes that came too late.
+//!   how often a tool that fails is tried again, `timeouts` has those that the fleet learns. `large_results` says whether callers get a part of an answer. `mcp_discover` looks at what MCP servers offer, `find_tools` finds tools by what they do, with `relevance`, and `built_in` says which of these are applied. `redact` masks sensitive values, `handover` hands the files of calls over, `late` records outcomes that came too late.
 //! - `heartbeat` keeps the lease, `leave` gives it up, `neighbours` fences dead workers of this machine. `cancel` ends attempts
 //!   of cancelled calls, `progress` is what a tool tells while it runs, `parts` bounds the parts of its answer. `programs` has the slots of process tools, `inability` writes which
 //!   tools cannot run here, `lacks` says it in the log once. `guard` is the small process between the worker and a process tool.
@@ -70,6 +70,7 @@ mod attempt;
 mod stage;
 
 mod arguments;
+mod conversation;
 mod gate;
 mod pause;
 mod policy;
@@ -112,12 +113,15 @@ mod suppression;
 mod fallback;
 
 mod complete;
+mod find_tools;
 mod large_results;
 mod mcp_discover;
 mod read_result;
+mod relevance;
 mod retry_budgets;
 mod run_times;
 mod timeouts;
+mod todo_write;
 
 mod dispose;
 mod late;
@@ -152,7 +156,9 @@ pub mod tool;
 
 mod apply;
 mod brakes;
+mod budget;
 mod builder;
+mod built_in;
 
 pub use fleet::{
     call::Effect,
@@ -162,12 +168,12 @@ pub use fleet::{
 
 pub use crate::{
     builder::{Builder, Worker},
+    built_in::built_in_of,
     config::Config,
     error::RunError,
     handover::GatewayUrl,
     interceptor::Interceptor,
     mcp_discover::discoverer_of,
-    read_result::reader_of,
     run::run,
     tool::{FileError, FileReader, Tool, ToolContext, ToolError},
 };

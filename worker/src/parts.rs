@@ -1,8 +1,11 @@
-//! The parts of an answer on their way from a tool to its followers: text is joined, what leaves is paced, all of it is bounded.
-//! Pure: it is told the time.
+//! The parts of an answer on their way from a tool to its followers: text and chunks are joined, what leaves is paced, all of it is
+//! bounded. Pure: it is told the time.
 //!
 //! Beyond a bound parts stop for the rest of the attempt, and the result alone speaks. Parts that had left are a beginning of
 //! the answer without gaps, which is worth more than a selection of all.
+
+mod chunk_veil;
+mod chunks;
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -10,6 +13,7 @@ use fleet::wire::part::{A_SECOND_MAX, ATTEMPT_MAX, Part, TEXT_MAX, UnfitPart};
 use secrecy::SecretString;
 use tokio::time::Instant;
 
+use self::chunk_veil::ChunkVeil;
 use crate::executors::redact::{begun, redact, veiled};
 
 /// How long a text waits for more of it.
@@ -31,6 +35,10 @@ pub(crate) struct Parts {
     number: u32,
     left_at: Option<Instant>,
     is_over: bool,
+    /// Chunks that may have the beginning of a secret.
+    veil: ChunkVeil,
+    /// The route whose chunks came last, since a restart.
+    route: Option<String>,
 }
 
 #[derive(Debug)]
@@ -39,6 +47,8 @@ struct WaitingPart {
     since: Instant,
     /// Whether it is the end of a text that may be the beginning of a secret.
     is_held: bool,
+    /// Whether it waits for nothing that could be joined to it.
+    is_urgent: bool,
 }
 
 /// What became of a part.
@@ -82,13 +92,15 @@ impl Parts {
         self.waiting.clear();
     }
 
-    /// Adds a part. A text of any length is cut into parts and joined with the text before it; a step replaces one that waits.
+    /// Adds a part. A text of any length is cut into parts and joined with the text before it, and so are chunks; a step replaces one
+    /// that waits.
     pub(crate) fn put(&mut self, part: Part, now: Instant) -> Put {
         if self.is_over {
             return Put::Over;
         }
         let taken = match part {
             Part::Text(text) => self.put_text(&text, now),
+            Part::Chunks(chunks) => self.put_chunks(chunks, now),
             other => match other.check() {
                 Ok(()) => self.put_whole(other, now),
                 Err(unfit) => return Put::Unfit(unfit),
@@ -108,12 +120,13 @@ impl Parts {
             let Some(front) = self.waiting.front() else {
                 return NextPart::None;
             };
-            let may_grow = self.waiting.len() == 1 && matches!(front.part, Part::Text(_));
+            let may_grow =
+                self.waiting.len() == 1 && matches!(front.part, Part::Text(_) | Part::Chunks(_));
             if may_grow && front.is_held {
                 return NextPart::None;
             }
             let paced = self.left_at.map(|left| left + PACE);
-            let joined = may_grow.then(|| front.since + JOIN);
+            let joined = (may_grow && !front.is_urgent).then(|| front.since + JOIN);
             if let Some(at) = paced.max(joined).filter(|at| *at > now) {
                 return NextPart::At(at);
             }
@@ -126,6 +139,7 @@ impl Parts {
 
     /// All that waits, for the tool has ended.
     pub(crate) fn rest(&mut self, now: Instant) -> Vec<(u32, Part)> {
+        self.put_held_chunks(now);
         let mut rest = Vec::new();
         while !self.waiting.is_empty() {
             rest.extend(self.leave(true, now));
@@ -134,7 +148,7 @@ impl Parts {
     }
 
     fn put_text(&mut self, text: &str, now: Instant) -> bool {
-        if !self.spend(text.len()) {
+        if !self.spend(text.len(), ATTEMPT_MAX) {
             return false;
         }
         let mut rest = text;
@@ -144,6 +158,7 @@ impl Parts {
                 part: Part::Text(last),
                 since,
                 is_held,
+                ..
             }) = self.waiting.back_mut()
             {
                 let room = TEXT_MAX.saturating_sub(last.len());
@@ -162,7 +177,7 @@ impl Parts {
     }
 
     fn put_whole(&mut self, part: Part, now: Instant) -> bool {
-        if !self.spend(part.size()) {
+        if !self.spend(part.size(), ATTEMPT_MAX) {
             return false;
         }
         if let (Part::Step(_), Some(last)) = (&part, self.waiting.back_mut())
@@ -174,9 +189,9 @@ impl Parts {
         self.push(part, now)
     }
 
-    fn spend(&mut self, bytes: usize) -> bool {
+    fn spend(&mut self, bytes: usize, most: usize) -> bool {
         let spent = self.spent.saturating_add(bytes);
-        let fits = spent <= ATTEMPT_MAX;
+        let fits = spent <= most;
         if fits {
             self.spent = spent;
         }
@@ -190,6 +205,7 @@ impl Parts {
                 part,
                 since,
                 is_held: false,
+                is_urgent: false,
             });
         }
         fits
@@ -206,7 +222,8 @@ impl Parts {
                 let masked = masked.and_then(|masked| serde_json::from_str(&masked).ok());
                 Part::Value(masked.unwrap_or(value))
             }
-            Part::Image(image) => Part::Image(image),
+            // Chunks were masked before they were joined.
+            other @ (Part::Image(_) | Part::Chunks(_)) => other,
         };
         let number = self.number;
         self.number += 1;
@@ -223,7 +240,7 @@ impl Parts {
         let next = self.waiting.front_mut().map(|next| &mut next.part);
         let more = match next {
             Some(Part::Text(next)) => Some(Some(next)),
-            Some(Part::Step(_) | Part::Image(_) | Part::Value(_)) => None,
+            Some(Part::Step(_) | Part::Image(_) | Part::Value(_) | Part::Chunks(_)) => None,
             None => (!is_last).then_some(None),
         };
         if let Some(next) = more {
@@ -246,6 +263,7 @@ impl Parts {
             part: Part::Text(text),
             since,
             is_held,
+            is_urgent: false,
         });
     }
 }

@@ -42,6 +42,12 @@ pub(crate) struct ProgressReport {
 }
 
 impl Progress {
+    /// One that is heard, and what hears it: for tests of executors.
+    pub fn heard() -> (Self, ToldParts) {
+        let (progress, heard) = channel();
+        (progress, ToldParts(heard))
+    }
+
     /// Whether anybody may hear it: the caller named a session, and followers of that are told. Where nobody does, nothing needs
     /// to be prepared.
     pub fn is_heard(&self) -> bool {
@@ -104,6 +110,17 @@ impl Progress {
         if let Some(heard) = &self.0 {
             heard.parts().hide(secrets);
         }
+    }
+}
+
+/// What a tool has told in a test. Nothing leaves it before it is asked for, so that as many parts wait as may.
+#[derive(Debug)]
+pub struct ToldParts(ProgressReports);
+
+impl ToldParts {
+    /// The parts since it was asked last, with their numbers.
+    pub fn take(&self) -> Vec<(u32, Part)> {
+        self.0.parts.rest()
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use fleet::{
     call::Effect,
     ids::CallId,
-    manifest::{Manifest, READ_RESULT},
+    manifest::READ_RESULT,
     store::{
         PgPool,
         results::{self, KeptResult, Which},
@@ -22,9 +22,10 @@ use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
 use self::page::{Asked, Page};
-use crate::tool::{self, Settings, Tool, ToolContext, ToolError};
+use crate::tool::{Settings, Tool, ToolContext, ToolError};
 
 /// Reads large results from the ledger.
+#[derive(Default)]
 pub(crate) struct ReadResult(Option<Ledger>);
 
 struct Ledger {
@@ -123,15 +124,4 @@ impl Tool for ReadResult {
             Ok(None) | Err(_) => Err(unknown()),
         }
     }
-}
-
-/// The manifest of the fleet's own tool `read_result`, where one of these tools needs it: whoever applies them applies it too.
-///
-/// # Panics
-///
-/// Never: the manifest is a constant.
-pub fn reader_of<'a>(tools: impl IntoIterator<Item = &'a Manifest>) -> Option<Manifest> {
-    let mut tools = tools.into_iter();
-    let needs = tools.any(|tool| tool.large_result.is_some());
-    needs.then(|| tool::manifest::manifest(&ReadResult(None)).expect("our own manifest is valid"))
 }

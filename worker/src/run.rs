@@ -45,13 +45,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     apply,
-    breaker::reporter,
+    breaker::{desk::BreakerDesk, reporter},
     cancel,
     config::Config,
     error::RunError,
     executors::{
         LINGER_MAX, StartContext,
-        chat::ChatExecutor,
+        chat::{ChatExecutor, ModelEdits},
         http::{HttpExecutor, HttpExecutorError},
         mcp::McpExecutor,
         native::NativeExecutor,
@@ -176,9 +176,23 @@ impl Started {
         // Before the worker is registered: a registered worker without a lock could never be proven gone.
         let lock = Arc::new(state_dir.hold(id)?);
         let interceptors = mem::take(&mut additions.interceptors).in_order();
-        additions.native.add_reader(pool.clone());
+        additions.native.add_built_in(&pool, &registry);
         let programs = Programs::new(config.programs(), config.concurrency);
-        let executors = executors(&config, &registry, &tools_bus, additions, &lock, &programs)?;
+        let breaker_desk = BreakerDesk {
+            registry: registry.clone(),
+            pool: pool.clone(),
+            bus: bus.clone(),
+            counts: Arc::default(),
+        };
+        let model_edits: Arc<ModelEdits> = Arc::default();
+        let built_in = BuiltIn {
+            breakers: &breaker_desk,
+            tools_bus: &tools_bus,
+            lock: &lock,
+            programs: &programs,
+            model_edits: &model_edits,
+        };
+        let executors = executors(&config, additions, built_in)?;
         let start = StartContext {
             worker: config.name.clone(),
             lock: Arc::clone(&lock),
@@ -197,6 +211,7 @@ impl Started {
             cache: Arc::default(),
             fallbacks: FallbackCounts::default(),
             large_results: LargeResultCounts::default(),
+            model_edits,
             claiming: Claiming::start(id, &postgres, &mut lanes),
             completing: Completing::start(&postgres, &mut lanes),
             executors,
@@ -219,7 +234,8 @@ impl Started {
             programs,
             putting_back: PuttingBack::start(pool.clone(), no_program_slot(&config), &mut lanes),
             lacks: SaidLacks::default(),
-            breakers: Arc::default(),
+            breakers: Arc::clone(&breaker_desk.counts),
+            breaker_desk,
             retry_budgets: RetryBudgets::new(),
             run_times: RunTimeCounts::default(),
             attempts: Attempts::default(),
@@ -377,22 +393,37 @@ fn row(config: &Config, id: WorkerId, interceptors: &[Link]) -> Result<WorkerRow
     })
 }
 
+/// What the built-in executors use of their worker.
+#[derive(Clone, Copy)]
+struct BuiltIn<'a> {
+    breakers: &'a BreakerDesk,
+    tools_bus: &'a Bus,
+    lock: &'a Arc<WorkerLock>,
+    programs: &'a Programs,
+    model_edits: &'a Arc<ModelEdits>,
+}
+
 /// Every executor of this worker: the built-in kinds, and those of the worker's own program.
 fn executors(
     config: &Config,
-    registry: &Registry,
-    tools_bus: &Bus,
     mut additions: Additions,
-    lock: &Arc<WorkerLock>,
-    programs: &Programs,
+    built_in: BuiltIn<'_>,
 ) -> Result<Executors, HttpExecutorError> {
+    let BuiltIn {
+        breakers,
+        tools_bus,
+        lock,
+        programs,
+        model_edits,
+    } = built_in;
+    let BreakerDesk { registry, pool, .. } = breakers;
     let process = match &config.guard_program {
         Some(guard) => ProcessExecutor::new(guard.clone(), vec!["guard".into()], Arc::clone(lock)),
         None => ProcessExecutor::without_guard(),
     };
     let process = process.demanding(config.sandbox);
-    let mcp = McpExecutor::new(registry.clone(), config.egress.egress(), &process)?
-        .taking_slots_of(programs.clone());
+    let mcp = McpExecutor::new(breakers.registry.clone(), config.egress.egress(), &process)?
+        .taking_slots_of((*programs).clone());
     let secrets = Secrets::new(config.secrets.clone());
     additions
         .native
@@ -400,12 +431,17 @@ fn executors(
     Ok(additions
         .executors
         .with("http", HttpExecutor::new(config.egress.egress())?)
-        .with("chat", ChatExecutor::new(config.egress.egress())?)
+        .with(
+            "chat",
+            ChatExecutor::new(config.egress.egress(), pool.clone(), registry.clone())?
+                .asking(breakers.clone())
+                .counting(Arc::clone(model_edits)),
+        )
         .with("process", process)
         .with("mcp", mcp)
         .with(
             "nats",
-            NatsExecutor::new(tools_bus.clone()).holding(Arc::clone(lock)),
+            NatsExecutor::new((*tools_bus).clone()).holding(Arc::clone(lock)),
         )
         .with("sql", SqlExecutor::new(config.tool_database_url.clone()))
         .with("native", additions.native.holding(Arc::clone(lock))))

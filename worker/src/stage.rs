@@ -9,8 +9,9 @@ use std::{sync::Arc, time::Duration};
 use fleet::{
     ending::{EndedAttempt, Known, Moved},
     fallback::StandIn,
-    ids::{AttemptId, CallId},
+    ids::{AttemptId, CallId, Label},
     input::ToolWish,
+    manifest::Visibility,
     modes::InterceptMode,
     outcome::{Outcome, OutcomeWord, ToolFailure},
     registry::Tool,
@@ -37,6 +38,27 @@ pub(crate) struct Rendered {
     /// Whether running it starts a program.
     pub(crate) is_program: bool,
     pub(crate) redact: RedactedFailures,
+}
+
+impl Rendered {
+    /// Why it may not run, if it needs somebody who follows the session of its call and nobody can.
+    pub(crate) fn unfollowed(&self, tool: &Tool, session: Option<&Label>) -> Option<ToolFailure> {
+        let is_hidden = tool.manifest.visibility == Visibility::Hidden;
+        let failure = || self.prepared.unfollowed();
+        (session.is_none() || is_hidden).then(failure).flatten()
+    }
+
+    /// The same as a result.
+    pub(crate) fn followed(
+        self,
+        tool: &Tool,
+        session: Option<&Label>,
+    ) -> Result<Self, ToolFailure> {
+        match self.unfollowed(tool, session) {
+            Some(failure) => Err(failure),
+            None => Ok(self),
+        }
+    }
 }
 
 /// A call whose request is ready to go out.

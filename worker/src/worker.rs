@@ -26,9 +26,9 @@ use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    breaker::counts::BreakerCounts,
+    breaker::{counts::BreakerCounts, desk::BreakerDesk},
     cache::counts::CacheCounts,
-    executors::registry::Executors,
+    executors::{chat::ModelEdits, registry::Executors},
     fallback::counts::FallbackCounts,
     handover::Handover,
     lacks::SaidLacks,
@@ -57,6 +57,8 @@ pub(crate) struct WorkerProcess {
     pub(crate) registry: Registry,
     /// What it has counted of breakers.
     pub(crate) breakers: Arc<BreakerCounts>,
+    /// Whether targets may be tried.
+    pub(crate) breaker_desk: BreakerDesk,
     /// Looks for kept answers.
     pub(crate) looking: Looking,
     /// What it has counted of caches.
@@ -65,6 +67,8 @@ pub(crate) struct WorkerProcess {
     pub(crate) fallbacks: FallbackCounts,
     /// What it has counted of large results.
     pub(crate) large_results: LargeResultCounts,
+    /// What it has counted of interceptors of model calls.
+    pub(crate) model_edits: Arc<ModelEdits>,
     pub(crate) claiming: Claiming,
     pub(crate) completing: Completing,
     pub(crate) executors: Executors,

@@ -5,6 +5,7 @@ use fleet::{
     call::Language,
     canonical,
     ids::{Label, ToolName},
+    registry::Registry,
     said,
     wire::{
         code::Code,
@@ -16,7 +17,11 @@ use fleet::{
 use serde_json::{Value, value::RawValue};
 
 use super::split::Fields;
-use crate::{check::Submission, refusal::Refusal, request::BAD_TOOL_NAME};
+use crate::{
+    check::{self, Submission},
+    refusal::Refusal,
+    request::BAD_TOOL_NAME,
+};
 
 /// The type of a field.
 #[derive(Clone, Copy)]
@@ -128,6 +133,7 @@ impl Named {
 pub(super) fn read(
     place: usize,
     raw: &RawValue,
+    registry: &Registry,
     tenant: &Label,
     defaults: &Defaults<'_>,
     named: &mut Named,
@@ -176,7 +182,9 @@ pub(super) fn read(
         args.ok_or_else(|| missing("args"))?,
     );
     let headers = at.headers(&own, defaults)?;
-    let submission = Submission::read(tenant.clone(), tool, headers, args.get().as_bytes())?;
+    let args = args.get().as_bytes();
+    let limits = check::limits(registry, &tool, &headers, args);
+    let submission = Submission::read(tenant.clone(), tool, headers, args, limits)?;
     Ok(Item {
         submission,
         own_trace: own.iter().any(|(header, _)| *header == "traceparent"),

@@ -138,7 +138,7 @@ pub(crate) async fn batch(
                 tokio::task::yield_now().await;
             }
             let mut named = Named::default();
-            match item::read(place, &raw, tenant, &defaults, &mut named) {
+            match item::read(place, &raw, &door.registry, tenant, &defaults, &mut named) {
                 Ok(item) => batch.check(place, item).await,
                 Err(refusal) => batch.refuse(place, named, refusal),
             }

@@ -3,9 +3,9 @@
 use std::{collections::HashMap, time::Duration};
 
 use fleet::store::{
-    StoreError, answers, breakers, open_counts, snapshot, starts,
+    StoreError, answers, breakers, model_spend, open_counts, snapshot, starts, summaries,
     sweep::{self, Upkeep},
-    timeouts,
+    timeouts, todos,
 };
 use tokio::time::Instant;
 
@@ -17,6 +17,12 @@ use super::{
 /// How many steps of old answers are dropped in one go.
 const ANSWER_STEPS: usize = 20;
 
+/// How many steps of what models have cost, and of summaries, are forgotten in one go.
+const SPEND_STEPS: usize = 20;
+
+/// How many steps of todo lists are forgotten in one go.
+const TODO_STEPS: usize = 20;
+
 /// How many steps of buckets of values are dropped in one go: more than a fleet makes in a minute.
 const BUCKET_STEPS: usize = 100;
 
@@ -26,7 +32,7 @@ type Rests = HashMap<&'static str, Rest>;
 impl Sweep {
     /// Vacuums every second where there is something to vacuum, for until then new rows go to pages of their own, and where
     /// a snapshot kept the dead rows, not before it is another one; folds counts every few seconds, drops old answers and buckets
-    /// of values every minute, keeps partitions every hour.
+    /// of values every minute, keeps partitions and forgets what models have cost and have summed up, and todo lists, every hour.
     /// Cancel-safe: each is one statement.
     pub(super) async fn keep_up(self) {
         let (mut often, mut seldom, mut minutely, mut hourly) = (
@@ -41,7 +47,7 @@ impl Sweep {
                 _ = often.tick() => self.vacuum(&mut rests).await,
                 _ = seldom.tick() => self.fold().await,
                 _ = minutely.tick() => self.old_answers().await.and(self.buckets_of_values().await),
-                _ = hourly.tick() => self.partitions().await.and(self.recount().await).and(self.buckets().await).and(self.breakers().await).and(self.run_times().await),
+                _ = hourly.tick() => self.partitions().await.and(self.recount().await).and(self.buckets().await).and(self.breakers().await).and(self.run_times().await).and(self.old_spend().await).and(self.old_summaries().await).and(self.old_todos().await),
             };
             self.warn("upkeep", kept);
         }
@@ -77,7 +83,50 @@ impl Sweep {
 
     async fn fold(&self) -> Result<(), StoreError> {
         let mut connection = self.postgres.connect_for_upkeep().await?;
-        open_counts::fold(&mut connection).await.map(drop)
+        open_counts::fold(&mut connection).await?;
+        model_spend::fold(&mut connection).await.map(drop)
+    }
+
+    /// At most so many steps at a time, so that nothing else waits for them.
+    async fn old_spend(&self) -> Result<(), StoreError> {
+        let mut connection = self.postgres.connect_for_upkeep().await?;
+        for _step in 0..SPEND_STEPS {
+            if !model_spend::drop_old(&mut connection, self.retention()).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// At most so many steps at a time, so that nothing else waits for them.
+    async fn old_summaries(&self) -> Result<(), StoreError> {
+        let mut connection = self.postgres.connect_for_upkeep().await?;
+        for _step in 0..SPEND_STEPS {
+            if !summaries::drop_old(&mut connection, self.retention()).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// How long the history is kept; `None`: for ever.
+    fn retention(&self) -> Option<Duration> {
+        self.history_days
+            .map(|days| Duration::from_secs(86_400 * u64::from(days.unsigned_abs())))
+    }
+
+    /// At most so many steps at a time, so that nothing else waits for them.
+    async fn old_todos(&self) -> Result<(), StoreError> {
+        let Some(retention) = self.retention() else {
+            return Ok(());
+        };
+        let mut connection = self.postgres.connect_for_upkeep().await?;
+        for _step in 0..TODO_STEPS {
+            if !todos::drop_old(&mut connection, retention).await? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// At most so many steps at a time, so that nothing else waits for them.

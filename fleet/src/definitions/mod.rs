@@ -3,6 +3,7 @@
 //! A tool has one name everywhere: our names fit the rule of every vendor, so the name that a model calls is the tool's own.
 
 mod instructions;
+mod models;
 mod nulls;
 mod size;
 mod strict;
@@ -13,11 +14,14 @@ use std::{borrow::Cow, time::Duration};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-pub use self::instructions::instructions;
+pub use self::{
+    instructions::instructions,
+    models::{for_model, for_models, shown_to},
+};
 use crate::{
     call::{Effect, Language, words},
     ids::ToolName,
-    manifest::{AnswerForm, Manifest, OverMcp, Visibility},
+    manifest::{AnswerForm, ExecutorSpec, Manifest, OverMcp, Visibility},
 };
 
 words! {
@@ -128,7 +132,7 @@ fn sorted<'a>(tools: impl Iterator<Item = &'a Manifest>) -> Vec<&'a Manifest> {
 }
 
 /// What a model reads to decide whether to call it; where calls need somebody's yes, it says so.
-fn described(tool: &Manifest) -> Cow<'_, str> {
+pub fn described(tool: &Manifest) -> Cow<'_, str> {
     let Some(approval) = &tool.approval else {
         return Cow::Borrowed(&tool.description);
     };
@@ -191,6 +195,9 @@ fn full(tool: &Manifest, schema: Value) -> Value {
     }
     if tool.mcp != OverMcp::default() {
         definition["mcp"] = json!(tool.mcp);
+    }
+    if let ExecutorSpec::Chat(chat) = &tool.executor {
+        definition["protocol"] = json!(chat.protocol);
     }
     if tool.is_final {
         definition["final"] = json!(true);

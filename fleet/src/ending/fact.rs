@@ -158,7 +158,7 @@ pub fn decide(fact: &Fact<'_>, known: &Known) -> (EndingKind, &'static str) {
             let kind = if doubtful {
                 EndingKind::doubt(State::Queued, failure, language)
             } else {
-                EndingKind::failed(State::Queued, failure, known.untouched(), language)
+                EndingKind::refused(failure, known.untouched(), language)
             };
             let reason = if failure.code == Code::CircuitOpen {
                 failure.code.as_str()

@@ -159,6 +159,27 @@ impl EndingKind {
         } else {
             Happened::CouldNot
         };
+        Self::unanswered(from, happened, failure, effect, language)
+    }
+
+    /// The call was refused before its attempt.
+    pub(super) fn refused(failure: &ToolFailure, effect: EffectKnown, language: Language) -> Self {
+        let happened = match failure.code {
+            // Who asked for it can mend that, and nobody else.
+            Code::InvalidArguments | Code::NotFound | Code::BudgetExceeded => Happened::Misasked,
+            Code::ToolError => Happened::SaidNo,
+            _ => Happened::CouldNot,
+        };
+        Self::unanswered(State::Queued, happened, failure, effect, language)
+    }
+
+    fn unanswered(
+        from: State,
+        happened: Happened,
+        failure: &ToolFailure,
+        effect: EffectKnown,
+        language: Language,
+    ) -> Self {
         let error = json(&ErrorBody::failed(failure, effect, language));
         Self::End(Decision::by(from, happened, effect, Some(error)))
     }

@@ -19,6 +19,8 @@ pub enum Happened {
     InDoubt,
     /// Who had to decide about it said no.
     Denied,
+    /// It asked for what its tool does not give: not in this way, or not so much.
+    Misasked,
     /// It was cancelled before it had an effect.
     Cancelled,
     /// Its time was over before it could run.
@@ -57,7 +59,9 @@ impl Happened {
             Self::Worked => (Move::Succeed, CallOutcome::Success, Source::Live),
             Self::SaidNo => (Move::Fail, CallOutcome::BusinessError, Source::Live),
             Self::CouldNot => (Move::Fail, CallOutcome::SystemError, Source::Error),
-            Self::Denied => (Move::Fail, CallOutcome::BusinessError, Source::Error),
+            Self::Denied | Self::Misasked => {
+                (Move::Fail, CallOutcome::BusinessError, Source::Error)
+            }
             Self::InDoubt => (Move::Doubt, CallOutcome::Unknown, Source::Error),
             Self::Cancelled => (Move::Cancel, CallOutcome::SystemError, Source::Error),
             Self::Expired => (Move::Expire, CallOutcome::SystemError, Source::Error),

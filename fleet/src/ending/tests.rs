@@ -228,10 +228,11 @@ fn every_fact_is_a_legal_move_whose_words_agree() {
 #[test]
 fn what_happened_has_the_words_of_the_contract() {
     use Effect::{Idempotent, Once, Read};
-    let (policy, timeout, no) = (
+    let (policy, timeout, no, misasked) = (
         RetryPolicy::default(),
         failure(Code::Timeout),
         failure(Code::ToolError),
+        failure(Code::InvalidArguments),
     );
     let (worked, said_no) = (
         outcome(OutcomeWord::Applied, Code::Timeout),
@@ -280,6 +281,11 @@ fn what_happened_has_the_words_of_the_contract() {
             "failed system_error error not_applied",
         ),
         (Fact::Refused(&no), Read, "failed business_error live none"),
+        (
+            Fact::Refused(&misasked),
+            Read,
+            "failed business_error error none",
+        ),
         (
             Fact::Disproved(&timeout),
             Once,

@@ -1,10 +1,11 @@
 //! A tool that is a model: its protocol, and the routes on which a request is tried.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::{duration, origin::origin};
 use crate::call::words;
 
 words! {
@@ -48,6 +49,35 @@ pub struct ChatSpec {
     /// Tools that the vendor may run by itself; any other of them refuses the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosted_tools: Vec<String>,
+    /// How long the first chunk of a stream may take, from 100 ms to an hour.
+    #[serde(with = "duration", default = "ChatSpec::default_first_token")]
+    pub first_token: Duration,
+    /// How long a stream may be silent between two chunks, from 100 ms to an hour.
+    #[serde(with = "duration", default = "ChatSpec::default_idle")]
+    pub idle: Duration,
+}
+
+impl ChatSpec {
+    const fn default_first_token() -> Duration {
+        Duration::from_secs(60)
+    }
+
+    const fn default_idle() -> Duration {
+        Duration::from_secs(30)
+    }
+}
+
+impl ChatSpec {
+    /// What its routes depend on, each once.
+    pub fn targets(&self) -> Vec<String> {
+        let mut targets: Vec<String> = Vec::new();
+        for target in self.routes.iter().map(ChatRoute::target) {
+            if !targets.contains(&target) {
+                targets.push(target);
+            }
+        }
+        targets
+    }
 }
 
 /// One way to a model.
@@ -72,6 +102,13 @@ pub struct ChatRoute {
     /// What its tokens cost. `None`: results say nothing of costs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<RoutePrice>,
+}
+
+impl ChatRoute {
+    /// What it depends on: a model at an origin. Failures are counted by it.
+    pub fn target(&self) -> String {
+        format!("{} {}", origin(&self.url), self.model)
+    }
 }
 
 /// What a million tokens of each kind cost, as decimal text.

@@ -1,15 +1,40 @@
 //! Whether the fields of a chat tool fit together.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value};
 
 use super::{
     chat::{ChatRoute, ChatSpec},
+    delegate::Delegate,
     problem::Problems,
     request,
     secret::secret,
     version::Manifest,
 };
 use crate::{arguments::pointer_segment, call::Effect, secrets::Secrets};
+
+const SILENCE_MIN: Duration = Duration::from_millis(100);
+const SILENCE_MAX: Duration = Duration::from_secs(3_600);
+
+/// Everything that is wrong with the fields that only models have, of any tool.
+pub(super) fn of_models(manifest: &Manifest, problems: &mut Problems) {
+    if let Some(budget) = &manifest.budget {
+        budget.check_for(&manifest.executor, problems);
+    }
+    if let Some(context) = &manifest.context {
+        context.check(&manifest.executor, manifest.sensitive.is_some(), problems);
+    }
+    let (name, executor) = (&manifest.name, &manifest.executor);
+    if let Some(selection) = &manifest.tool_selection {
+        selection.check(name, executor, problems);
+    }
+    Delegate::check_all(&manifest.delegates, name, executor, problems);
+    if let Some(todo) = manifest.todo {
+        let (is_sensitive, has_cache) = (manifest.sensitive.is_some(), manifest.cache.is_some());
+        todo.check(&manifest.executor, is_sensitive, has_cache, problems);
+    }
+}
 
 /// Everything that is wrong with a chat tool.
 pub(super) fn check(spec: &ChatSpec, manifest: &Manifest, problems: &mut Problems) {
@@ -56,8 +81,18 @@ pub(super) fn check(spec: &ChatSpec, manifest: &Manifest, problems: &mut Problem
         }
         check_route(route, &place, problems);
     }
+    for (field, silence) in [("first_token", spec.first_token), ("idle", spec.idle)] {
+        if !(SILENCE_MIN..=SILENCE_MAX).contains(&silence) {
+            problems.add(
+                format!("/executor/chat/{field}"),
+                "a stream may be silent for 100ms to 1h; write a duration between",
+            );
+        }
+    }
+    let is_sensitive = manifest.sensitive.is_some();
     for (field, members) in [("defaults", &spec.defaults), ("fixed", &spec.fixed)] {
-        check_members(&format!("/executor/chat/{field}"), members, problems);
+        let place = format!("/executor/chat/{field}");
+        check_members(&place, members, is_sensitive, problems);
     }
 }
 
@@ -88,7 +123,12 @@ fn check_route(route: &ChatRoute, place: &str, problems: &mut Problems) {
 }
 
 /// Members that every request of the tool has, or may have.
-fn check_members(place: &str, members: &Map<String, Value>, problems: &mut Problems) {
+fn check_members(
+    place: &str,
+    members: &Map<String, Value>,
+    is_sensitive: bool,
+    problems: &mut Problems,
+) {
     for (name, value) in members {
         let path = format!("{place}/{}", pointer_segment(name));
         let is_on = !matches!(value, Value::Null | Value::Bool(false));
@@ -97,9 +137,12 @@ fn check_members(place: &str, members: &Map<String, Value>, problems: &mut Probl
                 &*path,
                 "each route names its model; write it there, and leave model out",
             ),
-            "stream" if is_on => problems.add(
+            "stream" if is_on && !value.is_boolean() => {
+                problems.add(&*path, "a request is a stream or is not; write true or false");
+            }
+            "stream" if is_on && is_sensitive => problems.add(
                 &*path,
-                "streams come with a later release, requests are plain ones; leave stream out",
+                "chunks of a stream are told as they come, and sensitive values in them are not known; leave stream out",
             ),
             "background" | "previous_response_id" | "conversation" if is_on => problems.add(
                 &*path,

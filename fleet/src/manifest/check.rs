@@ -5,11 +5,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{
-    advice, breaker, chat_check, client,
+    advice, breaker, built_in, chat_check, client,
     executor::{ExecutorSpec, KeyPlaces, McpErrors, McpSpec, NatsSpec, OwnSpec, SqlSpec},
     fallback::FallbackOwner,
     input::{is_required, properties},
-    large_result::READ_RESULT,
     policy::KeyPolicy,
     problem::{ManifestProblem, Problems},
     rate::OnLimit,
@@ -51,15 +50,7 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
             problems.add(format!("/output_schema{}", problem.path), message);
         }
     }
-    // The engine's own is a handler of every worker.
-    if manifest.name.as_str() == READ_RESULT
-        && !matches!(manifest.executor, ExecutorSpec::Native(_))
-    {
-        problems.add(
-            "/name",
-            "read_result is the fleet's own tool, which reads large results; write another name",
-        );
-    }
+    built_in::check(manifest, &mut problems);
     effect(manifest, &mut problems);
     times(manifest, &mut problems);
     breaker::check(
@@ -117,6 +108,7 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
     if let Some(policy) = &manifest.policy {
         policy.check(&manifest.name, manifest.key_policy(), &mut problems);
     }
+    chat_check::of_models(manifest, &mut problems);
     doubts(manifest, &mut problems);
     answers(manifest, &mut problems);
     interceptors(manifest, &mut problems);

@@ -58,9 +58,17 @@ impl ExecutorSpec {
     /// What an attempt depends on outside the fleet. Contains no secret and no argument.
     ///
     /// The origin of the URL, the program, the subject, the database, the handler; for a program's own kind, the name of the
-    /// kind.
+    /// kind; of a model, those of all its routes.
     pub fn target(&self) -> String {
         self.of_kind().target()
+    }
+
+    /// Whether an attempt may go to this target.
+    pub fn has_target(&self, target: &str) -> bool {
+        match self {
+            Self::Chat(spec) => spec.targets().iter().any(|one| one == target),
+            _of_one => self.target() == target,
+        }
     }
 
     /// Where the manifest may send the downstream key of a call.
@@ -362,16 +370,8 @@ impl Kind for ChatSpec {
         "chat"
     }
 
-    /// The origins of its routes, each once: an attempt fails only where all of them do.
     fn target(&self) -> String {
-        let mut origins: Vec<String> = Vec::new();
-        for route in &self.routes {
-            let origin = origin(&route.url);
-            if !origins.contains(&origin) {
-                origins.push(origin);
-            }
-        }
-        origins.join(",")
+        self.targets().join(", ")
     }
 
     fn key_places(&self) -> KeyPlaces {
@@ -475,9 +475,9 @@ mod tests {
                     {"name": "a", "url": "https://A.example.com/v1/messages", "model": "m"},
                     {"name": "b", "url": "https://b.example.com/v1/messages", "model": "m"},
                     {"name": "c", "url": "https://a.example.com:443/v1/messages", "model": "n"},
-                ]}}),
+                ], "first_token": "1m", "idle": "30s"}}),
                 "chat",
-                "https://a.example.com,https://b.example.com",
+                "https://a.example.com m, https://b.example.com m, https://a.example.com n",
             ),
             (json!({"native": {"handler": "sum.v1"}}), "native", "sum.v1"),
             (

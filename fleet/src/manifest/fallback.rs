@@ -67,6 +67,8 @@ pub enum UnfitTool {
     Limited,
     /// Its policy decides by the run or session of a call, and such a question is of none.
     Ruled,
+    /// Its budget is asked before a claim, and such a question has none of its own.
+    Budgeted,
     /// It has a fallback itself.
     FallsBack,
     /// Other workers run it: those of this tool may lack its programs, interceptors and network.
@@ -98,6 +100,9 @@ impl UnfitTool {
             }
             Self::Ruled => {
                 "has a policy, which judges calls by their run or session, and such a question is of none; name a tool without"
+            }
+            Self::Budgeted => {
+                "has a budget, which only calls of its own can keep; name a tool without"
             }
             Self::FallsBack => {
                 "has a fallback itself, and there is one step only; name what stands behind it"

@@ -1,17 +1,21 @@
 //! A tool manifest: what an operator writes, what is stored as an immutable version.
 //!
-//! `version` is the content of one file; `policy`, `approval`, `retry`, `rate`, `rules`, `breaker`, `cache`, `fallback`, `files`, `probe`, `timeout`, `large_result`, `client`, `completion`, `executor` (`chat` of it, and `origin`), `sandbox`, `answer_form`, `over_mcp` and `shown` are parts of it. `parse` reads a file in
+//! `version` is the content of one file; `policy`, `approval`, `retry`, `rate`, `rules`, `budget`, `context`, `tool_selection`, `delegate`, `breaker`, `cache`, `fallback`, `files`, `probe`, `timeout`, `todo`, `large_result`, `client`, `completion`, `executor` (`chat` of it, and `origin`), `sandbox`, `answer_form`, `over_mcp` and `shown` are parts of it. `parse` reads a file in
 //! three steps: `document` (YAML or JSON), the schema of a manifest with its `advice`, and `check` for what its fields say
 //! together. For that, `required` looks at the input schema, and `request` and `sql` at the two executors that are written as
-//! text, `chat_check` at models, whose other defaults `chat_defaults` has filled in before; `unseen` at what is said of how calls are shown. `mcp_server` is the other kind of manifest, which names a server whose tools manifests name. `lint` warns of what a model may misunderstand.
+//! text, `chat_check` at models, whose other defaults `chat_defaults` has filled in before; `unseen` at what is said of how calls are shown; `built_in` has the names of the fleet's own tools. `mcp_server` is the other kind of manifest, which names a server whose tools manifests name. `lint` warns of what a model may misunderstand.
 
 mod answer_form;
 mod approval;
 mod breaker;
+mod budget;
+mod built_in;
 mod cache;
 mod chat;
 mod client;
 mod completion;
+mod context;
+mod delegate;
 mod duration;
 mod executor;
 mod fallback;
@@ -30,6 +34,8 @@ mod sandbox;
 mod shown;
 mod size;
 mod timeout;
+mod todo;
+mod tool_selection;
 mod version;
 
 mod advice;
@@ -54,9 +60,13 @@ pub use self::{
     answer_form::AnswerForm,
     approval::{ApprovalSpec, ApprovedBy, Comparison, Condition, PreviewSpec},
     breaker::{BreakerSpec, Percent, SlowSpec, WhenOpen},
+    budget::Budget,
+    built_in::{TODO_WRITE, is_built_in},
     cache::CacheSpec,
     chat::{ChatProtocol, ChatRoute, ChatSpec, RouteLack, RoutePrice},
     completion::CompletionSpec,
+    context::{ClearToolResults, ContextSpec, ContextStrategy},
+    delegate::{Delegate, Keyword},
     duration::{format_duration, parse_duration},
     executor::{
         ClientSpec, ExecutorSpec, HttpSpec, McpErrors, McpSpec, NativeSpec, NatsSpec, OwnSpec,
@@ -78,5 +88,7 @@ pub use self::{
     sandbox::{Network, Sandbox},
     shown::{ShownAs, Visibility},
     timeout::{LearnedFrom, LearnedTimeout, Timeout},
+    todo::TodoSpec,
+    tool_selection::{FIND_TOOLS, ToolSelection, ToolSource},
     version::Manifest,
 };

@@ -9,8 +9,11 @@ use super::{
     answer_form::AnswerForm,
     approval::{ApprovalSpec, PreviewSpec},
     breaker::{BreakerSpec, WhenOpen},
+    budget::Budget,
     cache::CacheSpec,
     completion::CompletionSpec,
+    context::ContextSpec,
+    delegate::Delegate,
     duration,
     executor::ExecutorSpec,
     fallback::{FallbackSpec, UnfitTool},
@@ -27,6 +30,8 @@ use super::{
     shown::{ShownAs, Visibility},
     size,
     timeout::Timeout,
+    todo::TodoSpec,
+    tool_selection::ToolSelection,
 };
 use crate::{
     arguments::{Level, Limits},
@@ -89,6 +94,21 @@ pub struct Manifest {
     /// What must, and what must not, have happened before in the run or session of a call. `None`: anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<Policy>,
+    /// What calls of a model may spend before further ones end. `None`: anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
+    /// How the conversation of a model is kept within a number of tokens. `None`: it is sent whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<ContextSpec>,
+    /// Which of many tools a model is told of. `None`: all that its request has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_selection: Option<ToolSelection>,
+    /// The tools that a model is reminded of where the user asks for what they do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delegates: Vec<Delegate>,
+    /// That a model is told the todo list of its session. `None`: it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub todo: Option<TodoSpec>,
     /// When a failed attempt is followed by another.
     #[serde(default)]
     pub retry: RetryPolicy,
@@ -274,6 +294,14 @@ impl Manifest {
         schema
     }
 
+    /// How large a call's arguments may be.
+    pub const fn arguments_limits(&self) -> &'static Limits {
+        match self.executor {
+            ExecutorSpec::Chat(_) => &Limits::CONVERSATION,
+            _ => &Limits::DEFAULT,
+        }
+    }
+
     /// How much of a call's arguments may be mended.
     pub const fn coercion_level(&self) -> Level {
         match (self.coercion, self.effect) {
@@ -302,7 +330,7 @@ impl Manifest {
         matches!(self.executor, ExecutorSpec::Client(_))
     }
 
-    /// Whether it may be asked about a doubt, or before a yes: a read that workers run, that answers at once, that nobody has to agree to, and that has no policy.
+    /// Whether it may be asked about a doubt, or before a yes: a read that workers run, that answers at once, that nobody has to agree to, and that has no policy and no budget.
     pub const fn may_probe(&self) -> bool {
         self.unfit_to_be_asked().is_none()
     }
@@ -319,6 +347,8 @@ impl Manifest {
             Some(UnfitTool::Writes)
         } else if self.policy.is_some() {
             Some(UnfitTool::Ruled)
+        } else if self.budget.is_some() {
+            Some(UnfitTool::Budgeted)
         } else {
             None
         }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use sqlx::{PgConnection, PgPool, Row as _, postgres::PgRow};
+use sqlx::{PgConnection, PgExecutor, PgPool, Row as _, postgres::PgRow};
 use tokio::time::Instant;
 
 use super::{StoreError, answer::listen, columns::parsed, read_all, session::Postgres};
@@ -172,7 +172,7 @@ pub async fn give_back(
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn known(pool: &PgPool) -> Result<Breakers, StoreError> {
+pub async fn known(ledger: impl PgExecutor<'_>) -> Result<Breakers, StoreError> {
     let doing = "read breakers";
     let rows = listen(
         sqlx::query(
@@ -181,7 +181,7 @@ pub async fn known(pool: &PgPool) -> Result<Breakers, StoreError> {
                         - clock_timestamp()) * 1000)::bigint AS left_ms \
              FROM toolfleet.breaker_states",
         )
-        .fetch_all(pool),
+        .fetch_all(ledger),
     )
     .await;
     // After the answer: what the ledger counts from its own clock is never over here before it is over there.

@@ -70,12 +70,13 @@ pub struct Partitions {
 /// Postgres does not answer.
 pub async fn partitions(pool: &PgPool) -> Result<Partitions, StoreError> {
     let sql = "SELECT (SELECT count(*) FROM generate_series(0, 2) AS ahead \
-                 WHERE EXISTS (SELECT FROM unnest(ARRAY['finished_calls', 'ended_attempts', 'call_notes']) AS parent \
+                 WHERE EXISTS (SELECT FROM unnest(ARRAY['finished_calls', 'ended_attempts', 'call_notes', 'model_requests']) AS parent \
                      WHERE to_regclass('toolfleet.' || parent || to_char( \
                          (now() + make_interval(days => ahead)) AT TIME ZONE 'UTC', '_YYYYMMDD')) IS NULL)) AS missing_days, \
                 (SELECT count(*) FROM (SELECT FROM toolfleet.finished_calls_default \
                      UNION ALL SELECT FROM toolfleet.ended_attempts_default \
-                     UNION ALL SELECT FROM toolfleet.call_notes_default LIMIT 1000) strays) AS stray_rows";
+                     UNION ALL SELECT FROM toolfleet.call_notes_default \
+                     UNION ALL SELECT FROM toolfleet.model_requests_default LIMIT 1000) strays) AS stray_rows";
     let reading = sqlx::query_as(sql).fetch_one(pool);
     answer("look at the partitions", reading).await
 }

@@ -2,7 +2,7 @@
 //! Retirements (`retire.rs`) are numbered with them.
 
 use sha2::{Digest, Sha256};
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use super::{StoreError, answer::listen};
 use crate::{
@@ -233,11 +233,11 @@ async fn stored(
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn revisions(pool: &PgPool) -> Result<Revisions, StoreError> {
+pub async fn revisions(ledger: impl PgExecutor<'_>) -> Result<Revisions, StoreError> {
     let sql =
         "SELECT quarantines, control_rev, breaker_rev, timeout_rev, mcp_rev FROM toolfleet.fleet";
     let (quarantines, controls, breakers, timeouts, mcp_servers) =
-        listen(sqlx::query_as(sql).fetch_one(pool))
+        listen(sqlx::query_as(sql).fetch_one(ledger))
             .await
             .map_err(|error| StoreError::from_sqlx("read tools", error))?;
     Ok(Revisions {

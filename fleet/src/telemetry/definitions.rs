@@ -2,8 +2,10 @@
 //! test compares the two.
 
 use super::fields::{
-    CODE, DECISION, ERROR_TYPE, FOR, FOUND, INTERCEPTOR, KEY, METHOD, OUTCOME, PASS, QUEUE, REASON,
-    ROUTE, RULE, SERVER, SETTLEMENT, SOURCE, SPEAKER, STATE, STATEMENT, STATUS, TOOL, VERDICT,
+    CODE, CURRENCY, DECISION, ERROR_TYPE, FOR, FOUND, GEN_AI_OPERATION_NAME, GEN_AI_PROVIDER_NAME,
+    GEN_AI_REQUEST_MODEL, GEN_AI_TOKEN_TYPE, INTERCEPTOR, KEY, KIND, METHOD, OUTCOME, PASS, QUEUE,
+    REASON, ROUTE, RULE, SERVER, SETTLEMENT, SOURCE, SPEAKER, STATE, STATEMENT, STATUS, TOOL,
+    VERDICT,
 };
 
 /// One metric, as it is promised.
@@ -133,6 +135,16 @@ definitions! {
         "Attempts that were not made, for an MCP server says something else of the tool than when it was applied");
     MISCONFIGURED_ROUTES = counter("toolfleet.misconfigured.routes", "{request}", &[TOOL, ROUTE],
         "Requests to a model that failed by what their route says: 401, 403, 404, or a redirect");
+    MODEL_TOKENS = counter("toolfleet.model.tokens", "{token}", &[TOOL, ROUTE, KIND],
+        "Tokens of requests to models: input with cached_input and cache_write in it, output with reasoning in it");
+    MODEL_COST = counter("toolfleet.model.cost", "{money}", &[TOOL, ROUTE, CURRENCY],
+        "What requests to models have cost, by the prices of their routes");
+    GEN_AI_TOKEN_USAGE = histogram("gen_ai.client.token.usage", "{token}",
+        &[GEN_AI_OPERATION_NAME, GEN_AI_PROVIDER_NAME, GEN_AI_REQUEST_MODEL, GEN_AI_TOKEN_TYPE],
+        "Tokens of a request to a model");
+    GEN_AI_OPERATION_DURATION = histogram("gen_ai.client.operation.duration", "s",
+        &[GEN_AI_OPERATION_NAME, GEN_AI_PROVIDER_NAME, GEN_AI_REQUEST_MODEL, ERROR_TYPE],
+        "How long a request to a model took");
     SUPPRESSED_RETRIES = counter("toolfleet.suppressed.retries", "{attempt}", &[TOOL],
         "Attempts that a tool's retry budget did not allow, or not yet");
     SHORTENED_RESULTS = counter("toolfleet.shortened.results", "{result}", &[TOOL],

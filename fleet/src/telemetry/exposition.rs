@@ -92,10 +92,14 @@ mod tests {
         ids::ToolName,
         modes::Brake,
         obstacle::Lack,
-        store::approvals::Ruling,
+        store::{
+            approvals::Ruling,
+            model_calls::{EndedModelCall, SpentTokens},
+        },
         telemetry::{
             definitions as define,
             figures::{LedgerFigures, QueueFigures},
+            spans::AskedModel,
         },
         wire::code::Code,
     };
@@ -137,6 +141,27 @@ mod tests {
         metrics.retried(&echo);
         metrics.tool_changed(&echo);
         metrics.route_misconfigured(&echo, "main");
+        let asked = AskedModel {
+            tool: &echo,
+            route: "main",
+            model: "large",
+            provider: "openai",
+        };
+        let ended = EndedModelCall {
+            run: Duration::from_millis(30),
+            tokens: Some(SpentTokens {
+                input: 1000,
+                cached_input: 900,
+                cache_write: 0,
+                output: 7,
+                reasoning: 3,
+                estimated: false,
+            }),
+            cost: Some(("0.25".to_owned(), "USD".to_owned())),
+            code: Some(Code::Timeout),
+            ..EndedModelCall::default()
+        };
+        metrics.model_ended(&asked, &ended);
         metrics.waited_for_start(&echo, Duration::from_millis(700));
         metrics.suppressed(&echo);
         metrics.shortened(&echo);
@@ -210,6 +235,10 @@ mod tests {
             r#"toolfleet_ledger_batch_rows_bucket{statement="claim",le="10"} 1"#,
             r#"toolfleet_lost_answers_total{found="done",statement="claim"} 1"#,
             r#"toolfleet_swept_calls_total{pass="republish"} 2"#,
+            r#"toolfleet_model_tokens_total{kind="cached_input",route="main",tool="echo"} 900"#,
+            r#"toolfleet_model_cost_total{currency="USD",route="main",tool="echo"} 0.25"#,
+            r#"gen_ai_client_token_usage_bucket{gen_ai_operation_name="chat",gen_ai_provider_name="openai",gen_ai_request_model="large",gen_ai_token_type="input",le="1024"} 1"#,
+            r#"gen_ai_client_operation_duration_seconds_bucket{error_type="timeout",gen_ai_operation_name="chat",gen_ai_provider_name="openai",gen_ai_request_model="large",le="0.04"} 1"#,
             r#"toolfleet_finished_calls_total{outcome="success",source="live",tool="echo"} 1"#,
             r#"toolfleet_call_duration_seconds_bucket{outcome="success",tool="echo",le="0.01"} 1"#,
             r#"toolfleet_decisions_total{decision="deny",tool="echo"} 1"#,

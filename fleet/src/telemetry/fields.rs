@@ -41,6 +41,23 @@ pub const GEN_AI_TOOL_NAME: &str = "gen_ai.tool.name";
 /// The call's id, under its standard name.
 pub const GEN_AI_TOOL_CALL_ID: &str = "gen_ai.tool.call.id";
 
+/// The value of [`GEN_AI_OPERATION_NAME`] of a request to a model, and the first word of its span's name.
+pub const CHAT: &str = "chat";
+/// Whose requests and answers a model speaks: `openai` or `anthropic`, whoever serves it.
+pub const GEN_AI_PROVIDER_NAME: &str = "gen_ai.provider.name";
+/// The model that is asked for, as the manifest has it.
+pub const GEN_AI_REQUEST_MODEL: &str = "gen_ai.request.model";
+/// The model that answered, as it says.
+pub const GEN_AI_RESPONSE_MODEL: &str = "gen_ai.response.model";
+/// Tokens that were read.
+pub const GEN_AI_USAGE_INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
+/// Tokens that were written.
+pub const GEN_AI_USAGE_OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
+/// Metric label: `input` or `output`.
+pub const GEN_AI_TOKEN_TYPE: &str = "gen_ai.token.type";
+/// The name of a route to a model.
+pub const MODEL_ROUTE: &str = "toolfleet.route";
+
 /// Read by the bridge to OpenTelemetry: the span's name, where it is not a constant.
 pub const OTEL_NAME: &str = "otel.name";
 /// Read by the bridge to OpenTelemetry: the span's kind.
@@ -89,6 +106,10 @@ pub const STATEMENT: &str = "statement";
 pub const FOUND: &str = "found";
 /// Metric label: the name of a route to a model.
 pub const ROUTE: &str = "route";
+/// Metric label: which tokens of a request to a model.
+pub const KIND: &str = "kind";
+/// Metric label: a currency, as the price of a route has it.
+pub const CURRENCY: &str = "currency";
 /// Metric label: for whom a call waits outside the fleet, a word of [`crate::call::Awaiting`].
 pub const FOR: &str = "for";
 /// Metric label: the state of a call, a word of [`crate::call::State`].

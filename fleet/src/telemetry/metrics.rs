@@ -1,7 +1,7 @@
 //! The metrics of this process, as verbs: `metrics().accepted(&tool)`.
 //!
 //! Before [`super::start`] every verb does nothing. Labels are bounded sets: words of our enums, static words, and at most
-//! [`super::labels::TOOLS_MAX`] names of tools.
+//! [`super::labels::TOOLS_MAX`] names of tools and [`super::labels::MODELS_MAX`] of models.
 
 use std::{
     sync::Arc,
@@ -18,6 +18,8 @@ use super::{
     figures::{Figures, LedgerFigures, observe},
     instruments::{counter, exact, from_zero, gauge, rows, seconds},
     labels::{ToolLabels, word},
+    models::ModelMetrics,
+    spans::AskedModel,
     sums::Sum,
 };
 use crate::{
@@ -27,7 +29,7 @@ use crate::{
     modes::Brake,
     obstacle::Lack,
     outcome::OutcomeWord,
-    store::approvals::Ruling,
+    store::{approvals::Ruling, model_calls::EndedModelCall},
     wire::code::Code,
 };
 
@@ -35,6 +37,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Metrics {
     tools: ToolLabels,
+    models: ModelMetrics,
     figures: Arc<Figures>,
     accepted_calls: Counter<u64>,
     coerced_arguments: Counter<u64>,
@@ -278,6 +281,12 @@ impl Metrics {
         self.misconfigured_routes.add(1, &self.route(tool, route));
     }
 
+    /// A request to a model is over.
+    pub fn model_ended(&self, asked: &AskedModel<'_>, ended: &EndedModelCall) {
+        let route = self.route(asked.tool, asked.route);
+        self.models.ended(route, asked, ended);
+    }
+
     fn route(&self, tool: &ToolName, route: &str) -> [KeyValue; 2] {
         let route = KeyValue::new(fields::ROUTE, route.to_owned());
         [self.tools.label(tool), route]
@@ -428,6 +437,7 @@ impl Metrics {
         malformed_messages.observe(meter, define::MALFORMED_MESSAGES);
         Self {
             tools: ToolLabels::default(),
+            models: ModelMetrics::new(meter),
             figures,
             accepted_calls: counter(meter, define::ACCEPTED_CALLS),
             coerced_arguments: counter(meter, define::COERCED_ARGUMENTS),

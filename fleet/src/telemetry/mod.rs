@@ -14,6 +14,7 @@ mod instruments;
 pub mod labels;
 mod logs;
 pub mod metrics;
+mod models;
 mod options;
 mod otlp;
 pub mod spans;

@@ -9,6 +9,7 @@ use super::fields;
 use crate::{
     call::words,
     ids::{CallId, ToolName, WorkerId},
+    store::model_calls::EndedModelCall,
     wire::code::Code,
 };
 
@@ -102,6 +103,53 @@ pub fn execute_tool(call: CallId, tool: &ToolName) -> Span {
         { fields::ERROR_TYPE } = Empty,
         { fields::OTEL_STATUS_CODE } = Empty
     )
+}
+
+/// A model that is asked, in the words of metrics and spans: all of a manifest.
+#[derive(Debug, Clone, Copy)]
+pub struct AskedModel<'a> {
+    /// The tool that asks.
+    pub tool: &'a ToolName,
+    /// Its route.
+    pub route: &'a str,
+    /// The model that is asked for.
+    pub model: &'a str,
+    /// Whose protocol it speaks.
+    pub provider: &'static str,
+}
+
+/// The standard span around a request to a model: `chat {model}`.
+pub fn chat(call: CallId, asked: &AskedModel<'_>) -> Span {
+    debug_span!(
+        "chat",
+        { fields::OTEL_NAME } = format!("{} {}", fields::CHAT, asked.model),
+        { fields::OTEL_KIND } = "client",
+        { fields::CALL_ID } = %call,
+        { fields::GEN_AI_OPERATION_NAME } = fields::CHAT,
+        { fields::GEN_AI_PROVIDER_NAME } = asked.provider,
+        { fields::GEN_AI_REQUEST_MODEL } = asked.model,
+        { fields::GEN_AI_TOOL_NAME } = asked.tool.as_str(),
+        { fields::MODEL_ROUTE } = asked.route,
+        { fields::GEN_AI_RESPONSE_MODEL } = Empty,
+        { fields::GEN_AI_USAGE_INPUT_TOKENS } = Empty,
+        { fields::GEN_AI_USAGE_OUTPUT_TOKENS } = Empty,
+        { fields::ERROR_TYPE } = Empty,
+        { fields::OTEL_STATUS_CODE } = Empty
+    )
+}
+
+/// Writes on the span of a request what it came to.
+pub fn chat_ended(span: &Span, ended: &EndedModelCall) {
+    if let Some(model) = &ended.model {
+        span.record(fields::GEN_AI_RESPONSE_MODEL, model.as_str());
+    }
+    if let Some(tokens) = &ended.tokens {
+        span.record(fields::GEN_AI_USAGE_INPUT_TOKENS, tokens.input);
+        span.record(fields::GEN_AI_USAGE_OUTPUT_TOKENS, tokens.output);
+    }
+    if let Some(code) = ended.code {
+        failed(span, code);
+    }
 }
 
 /// The standard span around publishing a pointer to NATS: `publish {destination}`, a subject without ids in it. The text is

@@ -104,6 +104,8 @@ words! {
         Forbidden = "forbidden",
         /// Who had to decide about it said no.
         Denied = "denied",
+        /// Nothing is left of what calls of the tool may spend.
+        BudgetExceeded = "budget_exceeded",
 
         // Others.
         /// No such call for this tenant.
@@ -172,7 +174,8 @@ impl Code {
             | Self::ToolGone
             | Self::ToolChanged
             | Self::EgressDenied
-            | Self::Denied => 500,
+            | Self::Denied
+            | Self::BudgetExceeded => 500,
         }
     }
 }

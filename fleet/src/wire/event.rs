@@ -3,13 +3,17 @@
 //! Events are news, not the record: nothing depends on them, some may be missing, and the row is right. They contain no
 //! arguments and no error message; of the result what its tool tells before it is complete (`output`).
 
-use serde::{Deserialize, Serialize, de::Error};
+use serde::{Deserialize, Serialize, Serializer, de::Error};
 use time::OffsetDateTime;
 
 use crate::{
     call::{Awaiting, CallOutcome, State},
     ids::{CallId, Label},
-    wire::{code::Code, part::Part},
+    wire::{
+        chunks::{ModelChunk, ModelChunks},
+        code::Code,
+        part::Part,
+    },
 };
 
 /// The call that an event is about, as far as it says who hears of it.
@@ -85,7 +89,8 @@ pub enum Happening {
         attempt: u32,
         /// Its place among the parts of the attempt, from 0, without gaps.
         part: u32,
-        /// What it is.
+        /// What it is: the member `output`, or `route` and `chunks` of a model's stream.
+        #[serde(flatten, serialize_with = "as_members")]
         output: Part,
     },
     /// An attempt is still at work. Told now and then, so that whoever follows sees time pass.
@@ -113,6 +118,20 @@ pub enum Happening {
         #[serde(skip_serializing_if = "Option::is_none")]
         code: Option<Code>,
     },
+}
+
+/// Chunks stand in the event itself, as the vendor's words; every other part in a member of its own.
+fn as_members<S: Serializer>(part: &Part, to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct PartMember<'a> {
+        output: &'a Part,
+    }
+    match part {
+        Part::Chunks(chunks) => chunks.serialize(to),
+        output @ (Part::Text(_) | Part::Step(_) | Part::Image(_) | Part::Value(_)) => {
+            PartMember { output }.serialize(to)
+        }
+    }
 }
 
 impl Event {
@@ -162,7 +181,14 @@ impl Event {
             "output" => Happening::Output {
                 attempt: attempt?,
                 part: fields.part.ok_or_else(|| lacks("part"))?,
-                output: fields.output.ok_or_else(|| lacks("output"))?,
+                output: match (fields.output, fields.route, fields.chunks) {
+                    (None, Some(route), Some(chunks)) => Part::Chunks(ModelChunks {
+                        route,
+                        restart: fields.restart.unwrap_or(false),
+                        chunks,
+                    }),
+                    (output, _, _) => output.ok_or_else(|| lacks("output"))?,
+                },
             },
             "running" => Happening::Running { attempt: attempt? },
             "retrying" => Happening::Retrying {
@@ -207,6 +233,9 @@ struct Fields {
     message: Option<String>,
     part: Option<u32>,
     output: Option<Part>,
+    route: Option<String>,
+    restart: Option<bool>,
+    chunks: Option<Vec<ModelChunk>>,
     state: Option<State>,
     outcome: Option<CallOutcome>,
     attempts: Option<i32>,
@@ -220,9 +249,38 @@ struct Fields {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{json, value::RawValue};
 
     use super::*;
+
+    fn chunk() -> Box<RawValue> {
+        let json = r#"{"n": 9007199254740993, "half":1.50,"t":"\u00fc"}"#;
+        RawValue::from_string(json.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn a_chunk_stands_in_its_event_to_the_byte() {
+        let told = |output: ModelChunks| {
+            let what = Happening::Output {
+                attempt: 1,
+                part: 3,
+                output: output.into(),
+            };
+            let event = Event {
+                call_id: CallId::generate(),
+                sequence: 7,
+                at: OffsetDateTime::UNIX_EPOCH,
+                what,
+            };
+            String::from_utf8(event.to_bytes()).unwrap()
+        };
+        let one = told(ModelChunks::one("main", chunk()));
+        let members = r#""kind":"output","attempt":1,"part":3,"route":"main","chunks":[{"n": 9007199254740993, "half":1.50,"t":"\u00fc"}]}"#;
+        assert!(one.ends_with(members), "{one}");
+        let restart = told(ModelChunks::restart("spare"));
+        let members = r#""part":3,"route":"spare","restart":true,"chunks":[]}"#;
+        assert!(restart.ends_with(members), "{restart}");
+    }
 
     #[test]
     fn a_later_revision_is_behind_everything_before_it() {
@@ -253,6 +311,16 @@ mod tests {
                 attempt: 1,
                 part: 0,
                 output: Part::Text("once upon".to_owned()),
+            },
+            Happening::Output {
+                attempt: 1,
+                part: 1,
+                output: Part::Chunks(ModelChunks::one("main", chunk())),
+            },
+            Happening::Output {
+                attempt: 1,
+                part: 2,
+                output: Part::Chunks(ModelChunks::restart("spare")),
             },
             Happening::Running { attempt: 1 },
             Happening::Retrying {

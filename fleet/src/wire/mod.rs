@@ -1,6 +1,7 @@
 //! Everything that leaves the process. No other place writes a subject, a header, an envelope or a code.
 
 pub mod cancel;
+pub mod chunks;
 pub mod code;
 pub mod encoded;
 pub mod envelope;

@@ -2,10 +2,13 @@
 //!
 //! Parts are news: whoever missed one has the result of the call, which is what counts.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
-use super::encoded::is_base64;
+use super::{
+    chunks::{CHUNK_MAX, ModelChunks},
+    encoded::is_base64,
+};
 
 /// The most bytes of a text or of a value, as JSON.
 pub const TEXT_MAX: usize = 32 * 1024;
@@ -22,7 +25,7 @@ pub const A_SECOND_MAX: u32 = 50;
 pub const ATTEMPT_MAX: usize = 4 * 1024 * 1024;
 
 /// What a tool tells of its answer before it is complete.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
     /// The next characters of its text.
@@ -33,6 +36,9 @@ pub enum Part {
     Image(Image),
     /// Any other piece.
     Value(Value),
+    /// Pieces of a model's answer. Only the fleet's own executor tells them: no tool writes them.
+    #[serde(skip_deserializing)]
+    Chunks(ModelChunks),
 }
 
 /// An image.
@@ -92,6 +98,8 @@ impl Part {
             Self::Step(_) => STEP_MAX,
             Self::Image(image) if !image.is_fit() => return Err(UnfitPart::Image),
             Self::Image(_) => IMAGE_MAX,
+            Self::Chunks(chunks) if chunks.restart && chunks.chunks.is_empty() => return Ok(()),
+            Self::Chunks(_) => CHUNK_MAX,
         };
         match self.size() {
             0 => Err(UnfitPart::Empty),
@@ -100,13 +108,27 @@ impl Part {
         }
     }
 
-    /// How many bytes it has: those of its text, of its image in base64, or of its value as JSON.
+    /// How many bytes it has: those of its text, of its image in base64, or of its value or its chunks as JSON.
     pub fn size(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
             Self::Step(step) => step.len(),
             Self::Image(image) => image.b64.len(),
             Self::Value(value) => value.to_string().len(),
+            Self::Chunks(chunks) => chunks.size(),
+        }
+    }
+}
+
+impl Serialize for Part {
+    /// As an object with one member, and chunks beside their route.
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => to.serialize_newtype_variant("Part", 0, "text", text),
+            Self::Step(step) => to.serialize_newtype_variant("Part", 1, "step", step),
+            Self::Image(image) => to.serialize_newtype_variant("Part", 2, "image", image),
+            Self::Value(value) => to.serialize_newtype_variant("Part", 3, "value", value),
+            Self::Chunks(chunks) => chunks.serialize(to),
         }
     }
 }
@@ -128,6 +150,12 @@ impl From<String> for Part {
 impl From<Image> for Part {
     fn from(image: Image) -> Self {
         Self::Image(image)
+    }
+}
+
+impl From<ModelChunks> for Part {
+    fn from(chunks: ModelChunks) -> Self {
+        Self::Chunks(chunks)
     }
 }
 
@@ -182,6 +210,8 @@ mod tests {
             json!({"text": "a", "step": "b"}),
             json!({"text": 1}),
             json!({"audio": "x"}),
+            json!({"route": "main", "chunks": [{}]}),
+            json!({"chunks": {"route": "main", "chunks": [{}]}}),
             json!("text"),
             json!({}),
             json!({"image": {"mime": "image/png", "b64": "aGk=", "url": "https://x"}}),

@@ -13,6 +13,7 @@ mod events;
 mod files;
 mod history;
 mod mcp;
+mod models;
 mod openapi;
 mod output;
 mod settle;
@@ -36,7 +37,8 @@ use axum::{
 use fleet::tokens::Scope;
 
 use crate::{
-    edge::guard::{known, known_if_told, not_like_this, nowhere, outermost},
+    edge::guard::{known, known_by_key, known_if_told, not_like_this, nowhere, outermost},
+    models::protocol::{CHAT_COMPLETIONS, MESSAGES, RESPONSES},
     state::Gateway,
 };
 
@@ -62,6 +64,8 @@ struct Route {
 enum Asks {
     /// It does.
     Token,
+    /// It does, and a vendor's client may say it in its own way.
+    TokenOrKey,
     /// Where the request says so.
     TokenIfTold,
     /// It does not.
@@ -102,6 +106,9 @@ fn routes() -> Vec<Route> {
         get("/v1/limits", brakes::limits),
         // The token in the path is the right.
         post("/v1/completions/{token}", completion::complete).asking(Asks::Nobody),
+        post(CHAT_COMPLETIONS, models::chat_completions).asking(Asks::TokenOrKey),
+        post(RESPONSES, models::responses).asking(Asks::TokenOrKey),
+        post(MESSAGES, models::messages).asking(Asks::TokenOrKey),
         post(crate::mcp::PATH, mcp::message),
         delete(crate::mcp::PATH, mcp::end),
         // Without the tools it is the same in every copy of the program.
@@ -157,12 +164,14 @@ impl Route {
 /// What serves all of them.
 pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
     let known = from_fn_with_state(Arc::clone(&gateway), known);
+    let known_by_key = from_fn_with_state(Arc::clone(&gateway), known_by_key);
     let known_if_told = from_fn_with_state(Arc::clone(&gateway), known_if_told);
     let outermost = from_fn_with_state(Arc::clone(&gateway), outermost);
     let mut router = Router::new();
     for route in routes() {
         let answers = match route.asks {
             Asks::Token => route.answers.route_layer(known.clone()),
+            Asks::TokenOrKey => route.answers.route_layer(known_by_key.clone()),
             Asks::TokenIfTold => route.answers.route_layer(known_if_told.clone()),
             Asks::Nobody => route.answers,
         };
@@ -222,6 +231,7 @@ mod tests {
             let operation = &bundle::document()["paths"][route.path][&method];
             let security = match route.asks {
                 Asks::Token => serde_json::Value::Null,
+                Asks::TokenOrKey => serde_json::json!([{ "token": [] }, { "key": [] }]),
                 Asks::TokenIfTold => serde_json::json!([{}, { "token": [] }]),
                 Asks::Nobody => serde_json::json!([]),
             };

@@ -15,7 +15,7 @@ use fleet::{
 use tokio::time::Instant;
 
 use self::principal::Principal;
-use crate::refusal::Refused;
+use crate::{headers::API_KEY, refusal::Refused};
 
 /// By what it is known who asks.
 #[derive(Debug)]
@@ -55,10 +55,31 @@ impl Authority {
         headers: &HeaderMap,
         address: IpAddr,
     ) -> Result<Principal, Refused> {
+        self.principal_of(bearer(headers), address)
+    }
+
+    /// The same where a vendor's client asks, which may send its token as an API key. `Authorization` counts where there are both.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::principal`].
+    pub(crate) fn principal_by_key(
+        &self,
+        headers: &HeaderMap,
+        address: IpAddr,
+    ) -> Result<Principal, Refused> {
+        let token = match headers.contains_key(AUTHORIZATION) {
+            true => bearer(headers),
+            false => api_key(headers),
+        };
+        self.principal_of(token, address)
+    }
+
+    fn principal_of(&self, token: Option<&str>, address: IpAddr) -> Result<Principal, Refused> {
         let Self::Tokens { known, wrong } = self else {
             return Ok(Principal::Anyone);
         };
-        let token = bearer(headers).ok_or_else(no_token)?;
+        let token = token.ok_or_else(no_token)?;
         // Before it counts what others have sent from there: one that holds is not refused for that.
         match known.look(token) {
             TokenLookup::Live(row) => Ok(Principal::Token(row)),
@@ -109,6 +130,15 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme
         .eq_ignore_ascii_case("bearer")
         .then_some(token.trim())
+}
+
+/// The token in `X-Api-Key`, which may stand there once.
+fn api_key(headers: &HeaderMap) -> Option<&str> {
+    let mut lines = headers.get_all(API_KEY).iter();
+    let (line, None) = (lines.next()?, lines.next()) else {
+        return None;
+    };
+    Some(line.to_str().ok()?.trim())
 }
 
 /// There is no token.

@@ -28,8 +28,13 @@ use super::{
     peers::{Peer, TooMany},
 };
 use crate::{
+    auth::principal::Principal,
     headers::{ANSWER, LANGUAGE, Speaker},
     mcp,
+    models::{
+        error::{self, NEVER, SHOULD_RETRY},
+        protocol::spoken_at,
+    },
     refusal::Refused,
     room::RoomOf,
     state::Gateway,
@@ -40,12 +45,12 @@ const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
 const SENT: HeaderValue = HeaderValue::from_static(
     "Authorization, Content-Type, Idempotency-Key, Prefer, Cache-Control, Content-Digest, Content-Disposition, Range, If-Range, \
      Repr-Digest, traceparent, tracestate, baggage, \
-     Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Mcp-Session-Id, Toolfleet-Deadline-Ms, Toolfleet-File-Name, Toolfleet-Files, Toolfleet-Language, Toolfleet-Meta, Toolfleet-On-Disconnect, Toolfleet-Priority, Toolfleet-Run, \
-     Toolfleet-Run-Deadline, Toolfleet-Session, Toolfleet-Tenant, Toolfleet-Tool-Version",
+     Anthropic-Beta, Anthropic-Version, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Mcp-Session-Id, Toolfleet-Deadline-Ms, Toolfleet-File-Name, Toolfleet-Files, Toolfleet-Language, Toolfleet-Meta, Toolfleet-On-Disconnect, Toolfleet-Priority, Toolfleet-Run, \
+     Toolfleet-Run-Deadline, Toolfleet-Session, Toolfleet-Tenant, Toolfleet-Tool-Version, X-Api-Key",
 );
 /// What a page may read.
 const SHOWN: HeaderValue = HeaderValue::from_static(
-    "Accept-Ranges, Content-Disposition, Content-Range, ETag, Location, Mcp-Session-Id, Repr-Digest, Retry-After, Toolfleet-Answer, Toolfleet-Call-Id, Toolfleet-Degraded, Toolfleet-Outcome, Toolfleet-State",
+    "Accept-Ranges, Content-Disposition, Content-Range, ETag, Location, Mcp-Session-Id, Repr-Digest, Retry-After, Request-Id, Toolfleet-Answer, Toolfleet-Call-Id, Toolfleet-Cost, Toolfleet-Degraded, Toolfleet-Outcome, Toolfleet-Route, Toolfleet-State, X-Request-Id, X-Should-Retry",
 );
 /// How long a browser remembers what it was told, in seconds.
 const REMEMBERED: HeaderValue = HeaderValue::from_static("600");
@@ -76,6 +81,7 @@ pub(crate) async fn outermost(
             .headers()
             .contains_key(ACCESS_CONTROL_REQUEST_METHOD);
     let is_message = request.method() == Method::POST && request.uri().path() == mcp::PATH;
+    let spoken = spoken_at(request.uri().path());
     let peer = peer(&request);
     let mut response = if let Some(unexpected) = unexpected {
         refused(unexpected).into_response()
@@ -85,10 +91,14 @@ pub(crate) async fn outermost(
         next.run(request).await
     };
     let who = response.extensions_mut().remove::<SaidWho>();
-    response = worded(response, |refused| match is_message {
-        true => mcp::refusal(refused, language),
-        false => refused.told(language),
+    response = worded(response, |refused| match (is_message, spoken) {
+        (true, _) => mcp::refusal(refused, language),
+        (false, Some(protocol)) => error::refusal(refused, protocol, language),
+        (false, None) => refused.told(language),
     });
+    if spoken.is_some() && !response.status().is_success() {
+        response.headers_mut().insert(SHOULD_RETRY, NEVER);
+    }
     if who.is_none() && gateway.authority.asks() && !peer.becomes_stranger() {
         response.headers_mut().insert(CONNECTION, CLOSE);
     }
@@ -109,7 +119,20 @@ pub(crate) async fn known(
     request: Request,
     next: Next,
 ) -> Response {
-    answered(&gateway, request, next).await
+    let (headers, peer) = (request.headers(), peer(&request));
+    let asking = gateway.authority.principal(headers, peer.address());
+    answered(asking, request, next).await
+}
+
+/// Around every endpoint that a vendor's client asks.
+pub(crate) async fn known_by_key(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (headers, peer) = (request.headers(), peer(&request));
+    let asking = gateway.authority.principal_by_key(headers, peer.address());
+    answered(asking, request, next).await
 }
 
 /// Around an endpoint that tells some things to everybody: who says who it is has to say it truly.
@@ -121,14 +144,17 @@ pub(crate) async fn known_if_told(
     if gateway.authority.asks() && !request.headers().contains_key(AUTHORIZATION) {
         return next.run(request).await;
     }
-    answered(&gateway, request, next).await
+    let (headers, peer) = (request.headers(), peer(&request));
+    let asking = gateway.authority.principal(headers, peer.address());
+    answered(asking, request, next).await
 }
 
-async fn answered(gateway: &Gateway, mut request: Request, next: Next) -> Response {
+async fn answered(
+    asking: Result<Principal, Refused>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let peer = peer(&request);
-    let asking = gateway
-        .authority
-        .principal(request.headers(), peer.address());
     let asking = asking.and_then(|principal| {
         let known = peer.becomes_known(&principal);
         known.map_err(|TooMany| too_many()).map(|()| principal)

@@ -51,6 +51,12 @@ pub(crate) fn write_message(message: &[u8], to: &mut BytesMut) {
     to.put_u8(b'\n');
 }
 
+/// The same with a word for what it is, of letters, points and lines.
+pub(crate) fn write_named(name: &str, message: &[u8], to: &mut BytesMut) {
+    line(to, "event", name.as_bytes());
+    write_message(message, to);
+}
+
 /// That something is missing.
 pub(crate) fn write_said(gap: &EventGap, to: &mut BytesMut) {
     let EventGap {

@@ -1,4 +1,5 @@
-//! What the gateway knows of tools when it takes a call over MCP: how each may be repeated, and what its answers are made of.
+//! What the gateway knows of tools when it takes a call over MCP or of a vendor's client: how each may be repeated, what its answers are made of,
+//! and what is spoken to it.
 //!
 //! It is as the dispatchers said within the last second, and decides nothing that the door does not decide again: who has it from before a
 //! change gets the door's refusal.
@@ -12,7 +13,7 @@ use std::{
 use fleet::{
     definitions::Format,
     ids::{Label, ToolName},
-    manifest::{Manifest, OverMcp, TaskUse},
+    manifest::{ChatProtocol, Manifest, OverMcp, TaskUse},
 };
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
@@ -79,7 +80,7 @@ struct AsSeen {
 
 /// What is known of one tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ToolFacts {
+pub(crate) struct ToolFacts {
     /// Whether it may change something.
     pub(super) writes: bool,
     /// Whether the door makes a key of the arguments of its calls.
@@ -94,6 +95,8 @@ pub(super) struct ToolFacts {
     pub(super) has_probe: bool,
     /// How long a call is known from its acceptance, at least, unless its caller gives it less time.
     pub(super) kept: Duration,
+    /// Of a model, what requests to it speak.
+    pub(crate) protocol: Option<ChatProtocol>,
 }
 
 impl ToolFacts {
@@ -112,6 +115,7 @@ impl Default for ToolFacts {
             task: TaskUse::default(),
             has_probe: false,
             kept: Self::KEPT,
+            protocol: None,
         }
     }
 }
@@ -122,7 +126,7 @@ impl Catalogue {
     /// # Errors
     ///
     /// The dispatchers do not answer.
-    pub(super) async fn facts(
+    pub(crate) async fn facts(
         &self,
         dispatchers: &Dispatchers,
         tenant: &Label,
@@ -197,6 +201,8 @@ fn facts_of(definition: &RawValue) -> Option<(String, Arc<ToolFacts>)> {
         deadline_ms: u64,
         #[serde(default)]
         key_retention_ms: u64,
+        #[serde(default)]
+        protocol: Option<String>,
         input_schema: Value,
     }
 
@@ -219,6 +225,7 @@ fn facts_of(definition: &RawValue) -> Option<(String, Arc<ToolFacts>)> {
         has_probe: read.probed,
         kept: Duration::from_millis(read.deadline_ms.saturating_add(read.key_retention_ms))
             .max(ToolFacts::KEPT),
+        protocol: read.protocol.and_then(|word| word.parse().ok()),
     };
     Some((read.name, Arc::new(facts)))
 }

@@ -20,7 +20,7 @@ impl DerivedKey {
     ///
     /// Arguments that have no canonical form go in as they are: the door refuses them, and keys of refused calls stay free.
     pub(super) fn of(principal: &str, tool: &ToolName, arguments: &Bytes, files: &str) -> Self {
-        let canonical = parse(arguments, &Limits::DEFAULT).ok();
+        let canonical = parse(arguments, &Limits::CONVERSATION).ok();
         let (kind, arguments) = match canonical {
             Some(value) => (b'c', canonical::hash(&value)),
             None => (b'r', Sha256::digest(arguments).into()),

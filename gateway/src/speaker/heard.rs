@@ -197,12 +197,7 @@ impl HeardCall {
             return;
         }
         self.next_part += 1;
-        let weight = PART_OVERHEAD
-            + match &part {
-                Part::Text(text) | Part::Step(text) => text.len(),
-                Part::Image(image) => image.b64.len(),
-                Part::Value(value) => value.to_string().len(),
-            };
+        let weight = PART_OVERHEAD + part.size();
         self.weight += weight;
         self.parts.push_back(HeardPart {
             seq,

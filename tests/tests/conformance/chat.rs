@@ -1,7 +1,8 @@
 //! Models, over a server that can do whatever a server can do. What follows an answer: `chat_routes`.
 
 use conformance::{Behaviour, Case, Rig, SECRET_NAME, Tool};
-use fleet::{call::Effect, egress::Egress, secrets::Secrets};
+use fleet::{call::Effect, egress::Egress, registry::Registry, secrets::Secrets};
+use fleet_tests::postgres::Database;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -12,15 +13,23 @@ use super::http::Server;
 struct Chat {
     executor: ChatExecutor,
     secrets: Secrets,
+    _database: Database,
     _folder: TempDir,
 }
 
 impl Chat {
-    fn new() -> Self {
+    async fn new() -> Self {
         super::provider();
         let (folder, secrets) = super::secrets();
+        let database = Database::fresh().await;
         Self {
-            executor: ChatExecutor::new(Egress::default()).unwrap(),
+            executor: ChatExecutor::new(
+                Egress::default(),
+                database.pool.clone(),
+                Registry::default(),
+            )
+            .unwrap(),
+            _database: database,
             secrets,
             _folder: folder,
         }
@@ -98,6 +107,6 @@ impl Rig for Chat {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chat_tools_keep_every_promise() {
-    let report = conformance::exercise(&Chat::new()).await;
+    let report = conformance::exercise(&Chat::new().await).await;
     super::kept(&report, 15);
 }

@@ -31,7 +31,7 @@ fn passed_on() -> Vec<(String, Value, Value)> {
     for (all, code) in [
         (&[408, 504][..], "timeout"),
         (&[409, 425, 429, 500, 502, 503, 529][..], "unavailable"),
-        (&[401, 403, 404][..], "tool_error"),
+        (&[401, 403, 404][..], "unavailable"),
     ] {
         for number in all {
             let told = json!({"route": "a", "code": code, "status": number});

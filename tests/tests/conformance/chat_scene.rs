@@ -6,12 +6,18 @@ use fleet::{
     call::Effect,
     egress::Egress,
     outcome::{Outcome, OutcomeWord},
+    registry::Registry,
     secrets::Secrets,
-    wire::code::Code,
+    wire::{
+        chunks::{ModelChunk, ModelChunks},
+        code::Code,
+        part::Part,
+    },
 };
-use fleet_tests::{models::ModelServer, wait::until};
+use fleet_tests::{models::ModelServer, postgres::Database, wait::until};
 use serde_json::{Value, json};
-use worker::executors::{AttemptContext, Executor, chat::ChatExecutor};
+use tokio::sync::OnceCell;
+use worker::executors::{AttemptContext, Executor, Progress, chat::ChatExecutor};
 
 const AMPLE: Duration = Duration::from_secs(20);
 
@@ -56,7 +62,8 @@ impl Vendor {
 /// What is said and done on the stand-in.
 pub(crate) struct ChatScene {
     pub(crate) server: ModelServer,
-    executor: ChatExecutor,
+    /// With the ledger of its requests, made with the first of them.
+    executor: OnceCell<(ChatExecutor, Database)>,
 }
 
 impl ChatScene {
@@ -64,8 +71,22 @@ impl ChatScene {
         super::provider();
         Self {
             server: ModelServer::start(&json!({"rules": rules}), &[]),
-            executor: ChatExecutor::new(Egress::default()).unwrap(),
+            executor: OnceCell::new(),
         }
+    }
+
+    /// The executor, and the ledger in which its requests are on record.
+    pub(crate) async fn executor(&self) -> &(ChatExecutor, Database) {
+        let make = async || {
+            let database = Database::fresh().await;
+            let executor = ChatExecutor::new(
+                Egress::default(),
+                database.pool.clone(),
+                Registry::default(),
+            );
+            (executor.unwrap(), database)
+        };
+        self.executor.get_or_init(make).await
     }
 
     /// A route to a model of the stand-in.
@@ -86,16 +107,63 @@ impl ChatScene {
         request: &Value,
         context: AttemptContext,
     ) -> Told {
-        let executor = json!({"chat": {"protocol": vendor.protocol(), "routes": routes}});
+        let chat = json!({"protocol": vendor.protocol(), "routes": routes});
+        self.ask_of(&chat, request, &Secrets::new(None), context)
+            .await
+    }
+
+    async fn ask_of(
+        &self,
+        chat: &Value,
+        request: &Value,
+        secrets: &Secrets,
+        context: AttemptContext,
+    ) -> Told {
+        let executor = json!({"chat": chat});
         let manifest = super::manifest(Effect::Read, &executor, &json!({"output_limit": 100_000}));
-        let prepared = self
-            .executor
-            .prepare(&manifest, request, &Secrets::new(None));
+        let (executor, _) = self.executor().await;
+        let prepared = executor.prepare(&manifest, request, secrets);
         let outcome = match prepared {
             Ok(prepared) => prepared.run(context).await.outcome,
             Err(failure) => Outcome::NotStarted(failure),
         };
         Told(outcome)
+    }
+
+    /// The same as a stream that is followed.
+    pub(crate) async fn stream(
+        &self,
+        vendor: Vendor,
+        routes: &[Value],
+        request: &Value,
+    ) -> Streamed {
+        self.stream_of(vendor, routes, request, &Secrets::new(None), AMPLE)
+            .await
+    }
+
+    pub(crate) async fn stream_of(
+        &self,
+        vendor: Vendor,
+        routes: &[Value],
+        request: &Value,
+        secrets: &Secrets,
+        time: Duration,
+    ) -> Streamed {
+        let chat = json!({
+            "protocol": vendor.protocol(), "routes": routes, "first_token": "1s", "idle": "1s", "fixed": {"stream": true},
+        });
+        let (progress, told) = Progress::heard();
+        let mut context = conformance::context(time);
+        context.progress = progress;
+        let answer = self.ask_of(&chat, request, secrets, context).await;
+        let parts = told.take().into_iter().map(|(_, part)| match part {
+            Part::Chunks(chunks) => chunks,
+            other => panic!("{other:?}"),
+        });
+        Streamed {
+            told: answer,
+            parts: parts.collect(),
+        }
     }
 
     /// How many requests with this last message each of these models was sent.
@@ -121,6 +189,34 @@ impl ChatScene {
             (!last["ended"].is_null()).then_some(last)
         })
         .await
+    }
+}
+
+/// What an attempt with a stream came to, and what was told of it.
+#[derive(Debug)]
+pub(crate) struct Streamed {
+    pub(crate) told: Told,
+    pub(crate) parts: Vec<ModelChunks>,
+}
+
+impl Streamed {
+    /// The chunks since the last restart.
+    pub(crate) fn chunks(&self) -> Vec<&str> {
+        let restart = self.parts.iter().rposition(|part| part.restart);
+        let last = &self.parts[restart.unwrap_or(0)..];
+        let chunks = last.iter().flat_map(|part| &part.chunks);
+        chunks.map(ModelChunk::get).collect()
+    }
+
+    /// Which routes told something, in their order, and whether it began anew.
+    pub(crate) fn routes(&self) -> Vec<(&str, bool)> {
+        let mut routes: Vec<(&str, bool)> = Vec::new();
+        for part in &self.parts {
+            if part.restart || routes.last().map(|last| last.0) != Some(part.route.as_str()) {
+                routes.push((&part.route, part.restart));
+            }
+        }
+        routes
     }
 }
 

@@ -5,6 +5,8 @@
 mod chat;
 mod chat_routes;
 mod chat_scene;
+mod chat_stream;
+mod chat_stream_rows;
 mod controls;
 mod http;
 mod mcp;

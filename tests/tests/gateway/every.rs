@@ -108,6 +108,8 @@ fn example(call: &str, template: &str, method: &str, operation: &Value) -> Examp
         "make_turn" => json!({"calls": [{"tool": "look", "args": {"what": "bad"}}]}),
         "turn_outputs" => json!({"outputs": [{"call_id": call, "result": 1}]}),
         "control" => json!({"do": "list"}),
+        "chat_completions" | "messages" => json!({"model": "look", "messages": []}),
+        "responses" => json!({"model": "look", "input": "bad"}),
         "mcp" => json!({
             "jsonrpc": "2.0", "id": 1, "method": "initialize",
             "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},

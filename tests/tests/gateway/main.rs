@@ -26,6 +26,9 @@ mod connections;
 mod edge;
 mod every;
 
+mod model_streams;
+mod models;
+
 mod streams;
 
 mod turns;

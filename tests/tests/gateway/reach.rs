@@ -62,6 +62,14 @@ async fn a_token_of_some_tools_does_not_reach_the_others_through_answers_and_con
             assert!(!text.contains("no such result"), "{path}: {text}");
         }
     }
+    // Nor through the messages of a conversation.
+    for id in [secrets, &nobodys] {
+        let goes_on = json!({"what": "a", "messages": [{"$call": id}, {"role": "user"}]});
+        let refused = with(web.post("/v1/call/look", goes_on.to_string()), &some);
+        let refused = refused.send().await;
+        assert_eq!(told(&refused), is(400, "invalid_arguments"));
+        assert!(refused.text().contains("no such result"));
+    }
     // Of its own tools it does.
     let own = with(web.post("/v1/call/look", r#"{"what":"a"}"#), &some);
     let own = own.send().await.json();

@@ -166,6 +166,25 @@ pub(crate) fn endpoints(call: &str) -> Vec<(&'static str, String, String, &'stat
             String::new(),
             &[Scope::Read],
         ),
+        (
+            "POST",
+            // It names no model, which is looked at behind the scope.
+            "/v1/chat/completions".into(),
+            "{}".into(),
+            &[Scope::Call],
+        ),
+        (
+            "POST",
+            "/v1/responses".into(),
+            "{}".into(),
+            &[Scope::Call],
+        ),
+        (
+            "POST",
+            "/v1/messages".into(),
+            "{}".into(),
+            &[Scope::Call],
+        ),
         ("POST", "/v1/files".into(), "a".into(), &[Scope::Call]),
         (
             "GET",

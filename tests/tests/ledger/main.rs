@@ -29,9 +29,12 @@ mod approvals;
 mod cancel;
 mod controls;
 mod marks;
+mod model_calls;
+mod model_spend;
 mod modes;
 mod parked;
 mod settle;
+mod todos;
 
 mod breakers;
 mod fence;

@@ -13,6 +13,9 @@ use crate::support::{Ledger, keyed_call, new_call, new_key, succeeded, tenant};
 const OLD: i32 = 40;
 const RETENTION: Option<i32> = Some(30);
 
+const MODEL_REQUEST: &str = "INSERT INTO toolfleet.model_requests (call_id, request_id, attempt_id, attempt, tenant, tool, \
+    tool_version, route, model_asked, kind) VALUES ($1, gen_random_uuid(), gen_random_uuid(), 1, 'acme', 'ask', 1, 'main', 'm', 'answer')";
+
 /// Partitions made and days dropped.
 async fn kept(ledger: &Ledger, retention: Option<i32>) -> (i32, i32) {
     let mut connection = ledger.database.postgres.connect_for_upkeep().await.unwrap();
@@ -30,7 +33,7 @@ async fn partitions_are_made_once() {
         .fetch_one(pool)
         .await
         .unwrap();
-    assert_eq!(more, 2 * 3);
+    assert_eq!(more, 2 * 4);
     assert_eq!(kept(&ledger, RETENTION).await, (0, 0));
 }
 
@@ -57,7 +60,7 @@ async fn a_stray_call_keeps_no_other_day_from_its_partition() {
         .fetch_one(pool)
         .await
         .unwrap();
-    assert_eq!(made, 4 * 3, "all but the day that the stray row lies in");
+    assert_eq!(made, 4 * 4, "all but the day that the stray row lies in");
     let again: i32 = sqlx::query_scalar("SELECT toolfleet.ensure_partitions(12)")
         .fetch_one(pool)
         .await
@@ -72,9 +75,23 @@ async fn an_old_day_goes_with_its_lapsed_keys_and_those_keys_are_new_again() {
     add_day(pool, OLD).await;
     let (call, key) = (id_of(pool, OLD).await, new_key());
     finished(pool, call, Some(key), 0).await;
-    let named = "INSERT INTO toolfleet.call_files SELECT $1, 1, gen_random_uuid()";
-    sqlx::query(named).bind(call.0).execute(pool).await.unwrap();
+    let young = id_of(pool, 0).await;
+    for (call, named) in [
+        (
+            call,
+            "INSERT INTO toolfleet.call_files SELECT $1, 1, gen_random_uuid()",
+        ),
+        (call, MODEL_REQUEST),
+        (young, MODEL_REQUEST),
+    ] {
+        sqlx::query(named).bind(call.0).execute(pool).await.unwrap();
+    }
     assert_eq!(kept(&ledger, RETENTION).await, (0, 1));
+    let requests: Vec<Uuid> = sqlx::query_scalar("SELECT call_id FROM toolfleet.model_calls")
+        .fetch_all(pool)
+        .await
+        .unwrap();
+    assert_eq!(requests, [young.0]);
     let named = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM toolfleet.call_files");
     assert_eq!(named.fetch_one(pool).await.unwrap(), 0);
     assert_eq!(days(pool).await.len(), 9);
@@ -253,7 +270,7 @@ async fn add_day(pool: &PgPool, days_ago: i32) {
                 parent || to_char(day AT TIME ZONE 'UTC', '_YYYYMMDD'), parent, toolfleet.uuid_floor(day), \
                 toolfleet.uuid_floor(day + interval '1 day')) \
          FROM (SELECT date_trunc('day', now(), 'UTC') - make_interval(days => $1) AS day) d, \
-              unnest(ARRAY['finished_calls', 'ended_attempts', 'call_notes']) parent",
+              unnest(ARRAY['finished_calls', 'ended_attempts', 'call_notes', 'model_requests']) parent",
     )
     .bind(days_ago)
     .fetch_all(pool)

@@ -150,6 +150,54 @@ const MATRIX: &[(&str, &str)] = &[
     ),
     ("mdw", "UPDATE toolfleet.open_counts SET n = n"),
     ("m", "DELETE FROM toolfleet.open_counts"),
+    // Requests to models: a worker puts them on record and fills them, and changes nothing else of them.
+    (
+        "mw",
+        "INSERT INTO toolfleet.model_requests (call_id, request_id, attempt_id, attempt, tenant, tool, tool_version, route, \
+             model_asked, kind) VALUES ({acme}, {acme}, {acme}, 1, 'acme', 'ask', 1, 'main', 'm', 'answer')",
+    ),
+    (
+        "mw",
+        "UPDATE toolfleet.model_requests SET run_ms = 1, cost = 1, currency = 'USD' WHERE call_id = {acme}",
+    ),
+    (
+        "mw",
+        "SELECT toolfleet.fill_model_request({acme}, {acme}, 'm', 1, 1, 1, 0, 0, 1, 0, false, '1', 'USD', 'stop', NULL, 401::smallint, \
+             'r', true)",
+    ),
+    ("m", "UPDATE toolfleet.model_requests SET tenant = 'beta'"),
+    ("m", "DELETE FROM toolfleet.model_requests WHERE false"),
+    ("", "TRUNCATE toolfleet.model_requests"),
+    ("morg", "SELECT cost FROM toolfleet.model_calls"),
+    (
+        "mw",
+        "INSERT INTO toolfleet.model_spend (tenant, tool, scope, key, currency, backend, day) \
+             VALUES ('acme', 'ask', 'run', 'r', '', 1, now()) ON CONFLICT DO NOTHING",
+    ),
+    ("mw", "UPDATE toolfleet.model_spend SET calls = calls + 1"),
+    ("m", "DELETE FROM toolfleet.model_spend"),
+    (
+        "mw",
+        "INSERT INTO toolfleet.summaries (tenant, tool, hash, text) VALUES ('acme', 'ask', sha256('a'), 'a') \
+             ON CONFLICT (tenant, tool, hash) DO UPDATE SET used_at = now() RETURNING text",
+    ),
+    ("m", "UPDATE toolfleet.summaries SET text = 'b'"),
+    ("m", "DELETE FROM toolfleet.summaries"),
+    ("md", "SELECT toolfleet.drop_summaries(now(), 1)"),
+    (
+        "md",
+        "SELECT toolfleet.fold_model_spend(1, 1), toolfleet.drop_model_spend('2000-01-01', NULL, 1)",
+    ),
+    // Todo lists: functions write and drop them, and a worker reads the items.
+    (
+        "mw",
+        "SELECT toolfleet.write_todos('acme', 's', {acme}, '{}', '{}', '{a}')",
+    ),
+    ("md", "SELECT toolfleet.drop_todos('2000-01-01', 1)"),
+    ("mw", "SELECT title FROM toolfleet.todo_items"),
+    ("morg", "SELECT title FROM toolfleet.todos"),
+    ("m", "SELECT calls FROM toolfleet.todo_lists"),
+    ("m", "UPDATE toolfleet.todo_items SET tenant = tenant"),
     // Files: functions write them, a worker reads those of its attempt through two others, and nobody else has the bytes.
     (
         "md",

@@ -386,9 +386,9 @@ async fn an_account_of_its_own_has_limits() {
     let folder = tempfile::tempdir().unwrap();
     let server = Shipped::start(folder.path()).await;
     for (user, tenant, bytes, taken) in [
-        (User::Beta, "beta", 500 * 1024, true),
-        (User::Beta, "beta", 600 * 1024, false),
-        (User::Acme, "acme", 600 * 1024, true),
+        (User::Beta, "beta", 1_200 * 1024, true),
+        (User::Beta, "beta", 1_300 * 1024, false),
+        (User::Acme, "acme", 1_300 * 1024, true),
     ] {
         let mut client = RawClient::connect(server.port(), &user.login()).await;
         let subject = format!("toolfleet.v1.{tenant}.batch");

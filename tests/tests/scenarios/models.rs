@@ -6,12 +6,17 @@ use fleet_tests::{
     fleet::{Fleet, Spec, built},
     invariants,
     models::ModelServer,
+    wait::LONG,
     witness::Witness,
 };
+use futures_util::StreamExt;
 use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::events::{follow, heard, kinds};
 
 /// A tool with two models of the stand-in.
-fn manifest(server: &ModelServer, more: &str) -> String {
+pub(crate) fn manifest(server: &ModelServer, more: &str) -> String {
     let url = server.url("/v1/chat/completions");
     format!(
         r#"
@@ -31,7 +36,7 @@ retry: {{ strategy: fixed, max_attempts: 2, base: 10ms }}
     )
 }
 
-fn said(text: &str) -> Value {
+pub(crate) fn said(text: &str) -> Value {
     json!({"messages": [{"role": "user", "content": text}]})
 }
 
@@ -93,6 +98,12 @@ async fn a_model_is_paid_once_for_a_key_and_another_one_answers_in_its_place() {
         (&json!("spare"), &tried)
     );
     assert_eq!(busy["attempts"], 1);
+    let shown = show(&fleet, &busy.call_id().to_string());
+    let requests = shown.lines().filter(|line| {
+        line.contains("large") && line.ends_with("unavailable")
+            || line.contains("small") && line.ends_with("stop")
+    });
+    assert_eq!(requests.count(), 2, "{shown}");
     assert_eq!(
         (server.asked("large").await, server.asked("small").await),
         (2, 1)
@@ -150,5 +161,151 @@ async fn what_this_release_does_not_do_is_refused_without_an_attempt() {
         ("invalid_arguments", &json!("refused"))
     );
     assert_eq!(server.log().await.len(), 0);
+    invariants::hold(&fleet, &witness).await;
+}
+
+/// A request for a stream.
+fn streamed(text: &str) -> Value {
+    let mut request = said(text);
+    request["stream"] = json!(true);
+    request
+}
+
+/// The text of all chunks that this attempt has told since it began anew, whose parts are numbered without gaps; and their routes.
+fn told(events: &[Value], attempt: u32) -> (String, Vec<&str>) {
+    let (mut text, mut routes, mut next) = (String::new(), Vec::new(), 0);
+    let outputs = events.iter().filter(|event| event["kind"] == "output");
+    for event in outputs.filter(|event| event["attempt"] == attempt) {
+        assert_eq!(event["part"], next, "{event}");
+        next += 1;
+        if event["restart"] == true {
+            text.clear();
+        }
+        let route = event["route"].as_str().unwrap();
+        if routes.last() != Some(&route) {
+            routes.push(route);
+        }
+        for chunk in event["chunks"].as_array().unwrap() {
+            let content = chunk["choices"][0]["delta"]["content"].as_str();
+            text.push_str(content.unwrap_or_default());
+        }
+    }
+    (text, routes)
+}
+
+fn content(answer: &Value) -> &Value {
+    &answer["result"]["reply"]["choices"][0]["message"]["content"]
+}
+
+const STORY: &str = "Once upon a time there lived a king who had three daughters and one well.";
+
+#[tokio::test]
+async fn a_stream_is_told_to_its_session_as_it_comes_and_anew_from_another_route() {
+    let witness = Witness::start().await;
+    let server = ModelServer::start(
+        &json!({"rules": [
+            {
+                "match": {"text": "broken", "model": "large"}, "answer": {"text": "It was a dark night and the wind howled."},
+                "chunk": 4, "fault": {"kind": "cut", "at": 2_000},
+            },
+            {"answer": {"text": STORY}, "chunk": 4, "chunk_ms": 10},
+        ]}),
+        &[],
+    );
+    let hidden = manifest(&server, "visibility: hidden\n").replace("ask_model", "ask_hidden");
+    let fleet = Fleet::start(Spec::with([manifest(&server, ""), hidden])).await;
+    let mut events = follow(&fleet).await;
+
+    let call = fleet.submit("ask_model", &streamed("hello"));
+    let answer = call.header("Toolfleet-Session", "s").wait().await;
+    assert_eq!(*content(&answer), json!(STORY), "{}", *answer);
+    let heard_of = heard(&mut events, answer.call_id()).await;
+    assert_eq!(told(&heard_of, 1), (STORY.to_owned(), vec!["main"]));
+    let parts: Vec<&Value> = heard_of
+        .iter()
+        .filter(|event| event["kind"] == "output")
+        .collect();
+    // The first chunk leaves alone, others together.
+    assert_eq!(parts[0]["chunks"].as_array().map(Vec::len), Some(1));
+    assert!((3..20).contains(&parts.len()), "{}", parts.len());
+
+    let call = fleet.submit("ask_model", &streamed("broken"));
+    let answer = call.header("Toolfleet-Session", "s").wait().await;
+    assert_eq!(answer["result"]["route"], "spare", "{}", *answer);
+    assert_eq!(*content(&answer), json!(STORY));
+    let heard_of = heard(&mut events, answer.call_id()).await;
+    assert_eq!(
+        told(&heard_of, 1),
+        (STORY.to_owned(), vec!["main", "spare"])
+    );
+
+    // Where nobody can hear it, it is refused before an attempt.
+    let asked = server.log().await.len();
+    for (tool, session) in [("ask_model", None), ("ask_hidden", Some("s"))] {
+        let mut call = fleet.submit(tool, &streamed("hello"));
+        if let Some(session) = session {
+            call = call.header("Toolfleet-Session", session);
+        }
+        let refused = call.wait().await;
+        assert_eq!(refused.code(), "invalid_arguments", "{}", *refused);
+        assert_eq!(refused["attempts"], 0);
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.contains("Toolfleet-Session"), "{}", *refused);
+    }
+    assert_eq!(server.log().await.len(), asked);
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn a_stream_whose_worker_is_killed_is_told_anew_by_another_attempt() {
+    let witness = Witness::start().await;
+    let server = ModelServer::start(
+        &json!({"rules": [
+            {"answer": {"text": STORY}, "chunk": 4, "times": 1, "fault": {"kind": "hang", "at": 3_000}},
+            {"answer": {"text": STORY}, "chunk": 4},
+        ]}),
+        &[],
+    );
+    let mut fleet = Fleet::start(Spec::with([manifest(&server, "")]).workers(0, &[])).await;
+    let mut doomed = fleet.real_worker("doomed", &[], None);
+    doomed.ready().await;
+    let mut events = follow(&fleet).await;
+    let call = fleet.submit("ask_model", &streamed("hello"));
+    let call = call.header("Toolfleet-Session", "s").asynchronous().await;
+    let mut before: Vec<Value> = Vec::new();
+    while told(&before, 1).0.is_empty() {
+        let event = timeout(LONG, events.next()).await.unwrap().unwrap();
+        before.push(serde_json::from_slice(&event.payload).unwrap());
+    }
+    doomed.end().await;
+    fleet.report_death(&mut doomed).await;
+    fleet.add_worker(&[]).await;
+    let after = heard(&mut events, call.call_id()).await;
+    assert!(kinds(&after).contains(&"retrying"), "{after:?}");
+    let (begun, _) = told(&before, 1);
+    assert!(STORY.starts_with(&begun) && begun.len() < STORY.len());
+    assert_eq!(told(&after, 2), (STORY.to_owned(), vec!["main"]));
+    let answer = fleet.get(&json!({"call_id": call.call_id()})).await;
+    assert_eq!(*content(&answer), json!(STORY), "{}", *answer);
+    assert_eq!(server.asked("large").await, 2);
+    let rows = "SELECT attempt, route, code, finish, output_tokens FROM toolfleet.model_calls WHERE call_id = $1 ORDER BY started_at";
+    let rows = fleet.rows(rows, call.call_id()).await;
+    println!(
+        "heard of the first attempt: {begun:?}; of the second: all of it; requests on record: {rows:?}"
+    );
+    let words = |row: &Value| {
+        (
+            row["attempt"].clone(),
+            row["code"].clone(),
+            row["finish"].clone(),
+        )
+    };
+    assert_eq!(
+        rows.iter().map(words).collect::<Vec<_>>(),
+        [
+            (json!(1), json!("unknown"), Value::Null),
+            (json!(2), Value::Null, json!("stop"))
+        ]
+    );
     invariants::hold(&fleet, &witness).await;
 }

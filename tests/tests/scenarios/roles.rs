@@ -118,5 +118,7 @@ async fn a_fleet_works_under_the_shipped_roles() {
         checks.iter().all(|check| check["status"] != "fail"),
         "{doctor}"
     );
+    let routes = checks.iter().find(|check| check["check"] == "model_routes");
+    assert_eq!(routes.unwrap()["status"], "ok", "{doctor}");
     invariants::hold(&fleet, &witness).await;
 }

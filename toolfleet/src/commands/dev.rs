@@ -159,8 +159,8 @@ async fn apply_file(
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let by = format!("{BY_DEV}{name}");
     let mut connection = connect::writer(&SecretString::from(url)).await?;
-    if let Some(reader) = worker::reader_of([&manifest]) {
-        apply(&mut connection, &reader, &by).await?;
+    for tool in worker::built_in_of([&manifest]) {
+        apply(&mut connection, &tool, &by).await?;
     }
     for _race in 0..RACES_MAX {
         let newest = tool_version(&mut connection, &manifest.name, None).await?;

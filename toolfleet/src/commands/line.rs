@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use super::{
-    bench, call, calls, control, dev, dispatcher, doctor, files, gateway, mcp, migrate,
+    bench, call, calls, control, dev, dispatcher, doctor, files, gateway, mcp, migrate, models,
     nats_config, tokens, tools, worker, workers,
 };
 use crate::dev::DevOptions;
@@ -55,6 +55,8 @@ pub enum Command {
     /// Hand in files for calls, list them, get and delete them
     #[command(subcommand)]
     Files(files::Files),
+    /// Show what models were asked and what that has cost: calls, failures, times, tokens, money
+    Models(models::Models),
     /// See who is alive, and declare who is gone
     #[command(subcommand)]
     Workers(workers::Workers),
@@ -99,6 +101,7 @@ impl Command {
             Self::Call(call) => Box::pin(call.run()).await,
             Self::Calls(calls) => Box::pin(calls.run()).await,
             Self::Files(files) => Box::pin(files.run()).await,
+            Self::Models(models) => Box::pin(models.run()).await,
             Self::Workers(workers) => Box::pin(workers.run()).await,
             Self::Control(control) => Box::pin(control.run()).await,
             Self::Tokens(tokens) => Box::pin(tokens.run()).await,

@@ -38,6 +38,8 @@ mod workers;
 
 mod control;
 
+mod models;
+
 mod tokens;
 
 mod bench;
@@ -49,6 +51,7 @@ mod connect;
 mod destinations;
 mod given;
 mod holds;
+mod moment;
 mod not_looked_at;
 mod progress;
 mod words;

@@ -21,8 +21,9 @@ use super::{
 use crate::dev::DATA_FOLDER;
 
 /// Commands that ask a fleet something; the others run one.
-const CLIENTS: [&str; 10] = [
-    "bench", "call", "calls", "control", "doctor", "files", "mcp", "tokens", "tools", "workers",
+const CLIENTS: [&str; 11] = [
+    "bench", "call", "calls", "control", "doctor", "files", "mcp", "models", "tokens", "tools",
+    "workers",
 ];
 /// Commands that need a database for many calls alone, and say so themselves.
 const FOR_MANY: [(&str, &str); 2] = [("calls", "cancel"), ("calls", "settle")];

@@ -86,6 +86,11 @@ async fn the_documented_read_only_role_reads_the_history() {
         ],
         &["tools", "list", "--all"],
         &["workers", "list"],
+        &["models"],
+        &["models", "--by", "route", "--since", "1h", "--json"],
+        &["models", "--by", "run"],
+        &["models", "--by", "day"],
+        &["models", "--by", "tenant"],
     ] {
         let mut command = program(line);
         command.env("DATABASE_URL", &url);

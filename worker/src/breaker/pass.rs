@@ -1,22 +1,20 @@
 //! Breakers at the gate: a call whose target fails is ended, put aside or left to another worker, before its claim.
 //!
-//! What the snapshot of the registry says is enough for most calls. Only where a permit may be there the ledger is asked for it.
-
-use std::sync::Arc;
+//! A model has a breaker for each of its routes, and its attempt asks about them; the gate only sees whether all are shut.
 
 use fleet::{
-    breaker::{self, BreakerId, BreakerTerms, Passage, PermitVerdict},
+    breaker::{BreakerId, Passage},
     call::{Effect, State},
     checkpoint::{Checkpoint, reached},
     ending::{Ending, Fact, Guard, Known},
     hold::Line,
     ids::Label,
-    manifest::{BreakerSpec, FallbackSpec, Manifest, WhenOpen},
+    manifest::{ExecutorSpec, FallbackSpec, Manifest, WhenOpen},
     modes::{Brake, InterceptMode},
     outcome::ToolFailure,
     registry::Tool,
     store::{
-        StoreError, breakers, pauses,
+        StoreError, pauses,
         read::{self, CallRow, CallState},
     },
     telemetry::{metrics, report},
@@ -24,7 +22,10 @@ use fleet::{
 };
 use tokio::time::Instant;
 
-use super::{counts::Circuit, permit::BreakerPermit, reporter::ring};
+use super::{
+    desk::{Glance, Guarded, NotAsked, Passed},
+    permit::BreakerPermit,
+};
 use crate::{
     brakes, dispose::Skip, fallback::kept as fallback, large_results::pass as large_results,
     worker::WorkerProcess,
@@ -58,11 +59,31 @@ pub(crate) async fn pass(
     let Some(newest) = newest else {
         return Ok(Way::Open(None));
     };
-    let tenant = pointer.tenant.as_ref();
-    let Some((guarded, mode)) = Guarded::of(worker, tool, newest, tenant) else {
+    let (manifest, tenant) = (&tool.manifest, pointer.tenant.as_ref());
+    let Some(mode) = worker.breaker_desk.mode(&manifest.name, newest, tenant) else {
         return Ok(Way::Open(None));
     };
-    match Box::pin(guarded.permit_now()).await? {
+    let (passed, guarded) = match &manifest.executor {
+        ExecutorSpec::Chat(chat) => {
+            // Its attempt asks for the permit of each route that it comes to.
+            let routes = chat.targets().into_iter();
+            let routes =
+                routes.filter_map(|one| worker.breaker_desk.guarded(manifest, newest, one));
+            match all_shut(routes) {
+                Some((passed, guarded)) => (passed, guarded),
+                None => return Ok(Way::Open(None)),
+            }
+        }
+        other => {
+            let target = other.target();
+            let Some(guarded) = worker.breaker_desk.guarded(manifest, newest, target) else {
+                return Ok(Way::Open(None));
+            };
+            let passed = Box::pin(guarded.permit_now()).await;
+            (passed.map_err(|NotAsked| Skip::StoreSilent)?, guarded)
+        }
+    };
+    match passed {
         Passed::May(permit) => Ok(Way::Open(Some(permit))),
         Passed::OnlyElsewhere | Passed::Shut { .. } if mode == InterceptMode::Observe => {
             metrics().observed(&tool.manifest.name, Brake::Breaker);
@@ -72,6 +93,8 @@ pub(crate) async fn pass(
         Passed::OnlyElsewhere => Err(Skip::OnlyHere),
         Passed::Shut { id, until } => {
             let shut = ShutCall {
+                worker,
+                tool,
                 guarded,
                 pointer,
                 when_open: newest.when_open(),
@@ -82,161 +105,59 @@ pub(crate) async fn pass(
     }
 }
 
+/// Why none of these may be tried now: by the one that may be tried first. `None`: one may, or there are none.
+fn all_shut<'a>(routes: impl Iterator<Item = Guarded<'a>>) -> Option<(Passed, Guarded<'a>)> {
+    let mut first: Option<(Option<Instant>, Passed, Guarded<'a>)> = None;
+    for guarded in routes {
+        let (until, passed) = match guarded.glance() {
+            Glance::Perhaps => return None,
+            // Another worker may try it at once.
+            Glance::OnlyElsewhere => (Some(Instant::now()), Passed::OnlyElsewhere),
+            Glance::Shut { id, until } => (until, Passed::Shut { id, until }),
+        };
+        let is_sooner = match &first {
+            None => true,
+            Some((other, ..)) => until.is_some_and(|until| other.is_none_or(|other| until < other)),
+        };
+        if is_sooner {
+            first = Some((until, passed, guarded));
+        }
+    }
+    first.map(|(_, passed, guarded)| (passed, guarded))
+}
+
 /// The permit to ask a tool in the place of another one. `Ok(None)`: it has no breaker.
 pub(crate) async fn permit_of(
     worker: &WorkerProcess,
     tool: &Tool,
     tenant: Option<&Label>,
 ) -> Result<Option<BreakerPermit>, &'static str> {
-    let Some((guarded, mode)) = Guarded::of(worker, tool, &tool.manifest, tenant) else {
+    let manifest = &tool.manifest;
+    // A model's routes are asked about by its attempt.
+    if matches!(manifest.executor, ExecutorSpec::Chat(_)) {
+        return Ok(None);
+    }
+    let mode = worker.breaker_desk.mode(&manifest.name, manifest, tenant);
+    let target = manifest.executor.target();
+    let guarded = worker.breaker_desk.guarded(manifest, manifest, target);
+    let (Some(mode), Some(guarded)) = (mode, guarded) else {
         return Ok(None);
     };
     match Box::pin(guarded.permit_now()).await {
         Ok(Passed::May(permit)) => Ok(Some(permit)),
         Ok(Passed::OnlyElsewhere | Passed::Shut { .. }) if mode == InterceptMode::Observe => {
-            metrics().observed(&tool.manifest.name, Brake::Breaker);
+            metrics().observed(&manifest.name, Brake::Breaker);
             Ok(None)
         }
         Ok(Passed::OnlyElsewhere | Passed::Shut { .. }) => Err("its breaker is open"),
-        Err(_silent) => Err("its breaker was not asked"),
-    }
-}
-
-/// What became of a call at its breaker.
-enum Passed {
-    /// Its target may be tried.
-    May(BreakerPermit),
-    /// Not by this worker, which alone cannot reach the target.
-    OnlyElsewhere,
-    /// Not now: the breaker is shut, until then if that is known.
-    Shut {
-        id: Option<BreakerId>,
-        until: Option<Instant>,
-    },
-}
-
-/// A call at the gate whose tool has a breaker.
-struct Guarded<'a> {
-    worker: &'a WorkerProcess,
-    tool: &'a Tool,
-    spec: &'a BreakerSpec,
-    circuit: Circuit,
-}
-
-impl<'a> Guarded<'a> {
-    /// A call of this tool, and the mode of its breaker; `None`: it has none, or it is switched off.
-    fn of(
-        worker: &'a WorkerProcess,
-        tool: &'a Tool,
-        newest: &'a Manifest,
-        tenant: Option<&Label>,
-    ) -> Option<(Self, InterceptMode)> {
-        let spec = newest.breaker.as_ref()?;
-        let name = &tool.manifest.name;
-        let mode = brakes::mode_of(worker, Brake::Breaker, name, tenant);
-        let guarded = Self {
-            worker,
-            tool,
-            spec,
-            circuit: Circuit {
-                tool: name.clone(),
-                target: tool.manifest.executor.target(),
-            },
-        };
-        (mode != InterceptMode::Off).then_some((guarded, mode))
-    }
-
-    async fn permit_now(&self) -> Result<Passed, Skip> {
-        let (worker, now) = (self.worker, Instant::now());
-        let breakers = worker.registry.breakers();
-        let known = breakers.of(&self.circuit.tool, &self.circuit.target);
-        let forced = worker.registry.controls();
-        let forced = forced.forced_breaker(&self.circuit.tool);
-        let id = known.map(|known| known.id);
-        Ok(
-            match breaker::passage(forced, known, self.spec.probes, now) {
-                Passage::Free(generation) => {
-                    let is_bad_here = !forced.is_some_and(|forced| forced.holds(now))
-                        && worker.breakers.is_bad_here(&self.circuit, generation, now);
-                    if is_bad_here {
-                        Passed::OnlyElsewhere
-                    } else {
-                        Passed::May(self.permit(generation, false))
-                    }
-                }
-                Passage::Shut(until) => Passed::Shut { id, until },
-                Passage::Ask => match worker.breakers.refused_until(&self.circuit, now) {
-                    Some(lapses) => Passed::Shut {
-                        id,
-                        until: Some(breaker::known_soon(Some(lapses), now)),
-                    },
-                    None => self.ask().await?,
-                },
-            },
-        )
-    }
-
-    fn permit(&self, generation: i64, is_probe: bool) -> BreakerPermit {
-        BreakerPermit {
-            counts: Arc::clone(&self.worker.breakers),
-            circuit: self.circuit.clone(),
-            generation,
-            is_probe,
-            terms: BreakerTerms::from(self.spec),
-            window: self.spec.window,
-            slow_after: self.spec.slow.as_ref().map(|slow| slow.after),
-        }
-    }
-
-    /// Asks the ledger for a permit.
-    async fn ask(&self) -> Result<Passed, Skip> {
-        let worker = self.worker;
-        let Circuit { tool, target } = &self.circuit;
-        let timeout = self.tool.manifest.timeout.longest();
-        let answer = breakers::permit(&worker.pool, tool, target, timeout).await;
-        let permitted = answer.map_err(|error| {
-            tracing::debug!(error = report(&error), "a breaker was not asked");
-            Skip::StoreSilent
-        })?;
-        Ok(match permitted.verdict {
-            PermitVerdict::Closed | PermitVerdict::Unguarded => {
-                Passed::May(self.permit(permitted.generation, false))
-            }
-            PermitVerdict::Granted => {
-                let permit = self.permit(permitted.generation, true);
-                reached(Checkpoint::Permitted);
-                // The others need not ask for what is given out. A bell that is lost costs each of them a statement.
-                ring(worker).await;
-                Passed::May(permit)
-            }
-            PermitVerdict::Refused => {
-                let until = permitted.until;
-                worker.breakers.refused(&self.circuit, until);
-                Passed::Shut {
-                    id: Some(permitted.id),
-                    until: Some(breaker::known_soon(until, Instant::now())),
-                }
-            }
-        })
-    }
-
-    /// The row of a breaker that an operator has forced before anything was counted.
-    async fn row(&self) -> Result<BreakerId, StoreError> {
-        let Circuit { tool, target } = &self.circuit;
-        let timeout = self.tool.manifest.timeout.longest();
-        let permitted = breakers::permit(&self.worker.pool, tool, target, timeout).await?;
-        if permitted.verdict == PermitVerdict::Granted {
-            let circuit = self.circuit.clone();
-            self.worker
-                .breakers
-                .give_back(circuit, permitted.generation);
-        }
-        Ok(permitted.id)
+        Err(NotAsked) => Err("its breaker was not asked"),
     }
 }
 
 /// A call whose target is not tried now.
 struct ShutCall<'a> {
+    worker: &'a WorkerProcess,
+    tool: &'a Tool,
     guarded: Guarded<'a>,
     pointer: &'a Pointer,
     when_open: WhenOpen,
@@ -249,7 +170,7 @@ impl ShutCall<'_> {
         id: Option<BreakerId>,
         until: Option<Instant>,
     ) -> Result<Box<ToolFailure>, Skip> {
-        let Guarded { worker, tool, .. } = self.guarded;
+        let Self { worker, tool, .. } = self;
         if self.when_open == WhenOpen::Fail {
             match read::find(&worker.pool, self.pointer.call_id).await {
                 Ok(Some(row)) if row.state() != State::Queued => {
@@ -275,7 +196,7 @@ impl ShutCall<'_> {
 
     fn failure(&self, until: Option<Instant>) -> ToolFailure {
         let now = Instant::now();
-        let forced = self.guarded.worker.registry.controls();
+        let forced = self.worker.registry.controls();
         let forced = forced.forced_breaker(&self.guarded.circuit.tool);
         let what = if forced.is_some_and(|forced| forced.is_open && forced.holds(now)) {
             Message::fixed(
@@ -294,7 +215,7 @@ impl ShutCall<'_> {
 
     /// How what stands in for the answer of its tool does so, if something may.
     fn fallback(&self, row: &CallRow) -> Option<(&FallbackSpec, InterceptMode)> {
-        let Guarded { worker, tool, .. } = self.guarded;
+        let Self { worker, tool, .. } = self;
         let fallback = tool.manifest.fallback.as_ref()?;
         let is_probe = matches!(row.state, CallState::Queued { is_probe: true, .. });
         let (name, tenant) = (&tool.manifest.name, Some(&row.tenant));
@@ -309,7 +230,7 @@ impl ShutCall<'_> {
         failure: &ToolFailure,
         fallback: Option<(&FallbackSpec, InterceptMode)>,
     ) -> Skip {
-        let Guarded { worker, tool, .. } = self.guarded;
+        let Self { worker, tool, .. } = self;
         let known = Known {
             effect: tool.manifest.effect,
             language: row.language,
@@ -356,7 +277,7 @@ impl ShutCall<'_> {
         row: &CallRow,
         (spec, mode): (&FallbackSpec, InterceptMode),
     ) -> Result<Ending, Skip> {
-        let Guarded { worker, tool, .. } = self.guarded;
+        let Self { worker, tool, .. } = self;
         let (name, began) = (&tool.manifest.name, Instant::now());
         let stale = fallback::stale(worker, spec, self.pointer.call_id, name, &row.tenant).await;
         let stale = stale.map_err(|error| {
@@ -386,7 +307,7 @@ impl ShutCall<'_> {
     }
 
     async fn put_aside(&self, id: Option<BreakerId>) -> Skip {
-        let Guarded { worker, .. } = self.guarded;
+        let worker = self.worker;
         let id = match id {
             Some(id) => Ok(id),
             None => self.guarded.row().await,

@@ -49,11 +49,18 @@ fn says_something(outcome: &Outcome, cut: CutShort) -> bool {
 
 impl BreakerPermit {
     /// Counts what an attempt came to that took so long.
-    pub(crate) fn answered(mut self, outcome: &Outcome, took: Duration, cut: CutShort) {
-        let Some(evidence) = TargetHealth::of(outcome).filter(|_| says_something(outcome, cut))
-        else {
-            return;
-        };
+    pub(crate) fn answered(self, outcome: &Outcome, took: Duration, cut: CutShort) {
+        if let Some(evidence) = TargetHealth::of(outcome).filter(|_| says_something(outcome, cut)) {
+            self.counts_as(evidence, took);
+        }
+    }
+
+    /// Counts an answer that took so long.
+    pub(crate) fn replied(self, took: Duration) {
+        self.counts_as(TargetHealth::Answered, took);
+    }
+
+    fn counts_as(mut self, evidence: TargetHealth, took: Duration) {
         let slow = self.slow_after.is_some_and(|after| took > after);
         let one = Counted {
             calls: 1,

@@ -1,7 +1,8 @@
 //! The reporter: tells the ledger what this worker has counted of its breakers, and hears what became of them.
 //!
 //! It sends nothing while there is nothing, else four times a second, and at once when a probe has ended or when its counts alone
-//! would open a breaker. Its connection is its own, so that no report waits for one of the pool.
+//! would open a breaker. Its connection is its own, so that no report waits for one of the pool, and is there before the first report
+//! where a tool has a breaker: what makes a target fail often makes opening one slow, up to seconds.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,6 +11,7 @@ use fleet::{
     breaker::ReportVerdict,
     checkpoint::{Checkpoint, reached},
     delay::Reconnect,
+    registry::Registry,
     store::{
         PgConnection, StoreError,
         breakers::{self, CountedSecond, REPORT_MAX, ReportAnswer},
@@ -17,7 +19,7 @@ use fleet::{
     },
     telemetry::{metrics, report},
 };
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::counts::Circuit;
@@ -43,14 +45,25 @@ pub(crate) async fn run(worker: Arc<WorkerProcess>, stop: CancellationToken) {
                 () = worker.breakers.urgent() => {}
             }
         };
-        if stop.run_until_cancelled(due).await.is_none() {
-            break;
-        }
-        next = Instant::now() + EVERY;
-        match tell(&worker, &mut connection).await {
+        let done = tokio::select! {
+            () = stop.cancelled() => break,
+            () = due => {
+                next = Instant::now() + EVERY;
+                tell(&worker, &mut connection).await
+            }
+            () = breakers_are_known(&worker.registry), if connection.is_none() => {
+                // What was to be told before is still to be told.
+                worker.breakers.again();
+                connected(&worker, &mut connection).await.map(drop)
+            }
+        };
+        match done {
             Ok(()) => {
-                reconnect.reached();
-                has_warned = false;
+                // Without a connection there was nothing to tell, and nobody was reached.
+                if connection.is_some() {
+                    reconnect.reached();
+                    has_warned = false;
+                }
             }
             Err(error) => {
                 let what = report(&error);
@@ -75,6 +88,23 @@ pub(crate) async fn run(worker: Arc<WorkerProcess>, stop: CancellationToken) {
     }
 }
 
+/// Waits until calls of a tool meet a breaker. Cancel-safe.
+async fn breakers_are_known(registry: &Registry) {
+    while !registry.has_breakers() {
+        sleep(Registry::POLL).await;
+    }
+}
+
+async fn connected<'a>(
+    worker: &WorkerProcess,
+    connection: &'a mut Option<PgConnection>,
+) -> Result<&'a mut PgConnection, StoreError> {
+    Ok(match connection {
+        Some(connection) => connection,
+        none => none.insert(breakers::connect(&worker.postgres).await?),
+    })
+}
+
 async fn tell(
     worker: &WorkerProcess,
     connection: &mut Option<PgConnection>,
@@ -84,10 +114,7 @@ async fn tell(
         return Ok(());
     }
     reached(Checkpoint::Counted);
-    let connection = match connection {
-        Some(connection) => connection,
-        none => none.insert(breakers::connect(&worker.postgres).await?),
-    };
+    let connection = connected(worker, connection).await?;
     let mut has_moved = false;
     for (Circuit { tool, target }, generation) in unused {
         let giving = breakers::give_back(connection, &tool, &target, generation);
@@ -115,7 +142,8 @@ async fn tell(
             has_moved |= heard(worker, answer);
         }
         if is_stale {
-            worker.registry.refresh(&worker.pool).await?;
+            let looking = worker.registry.refresh_breakers(connection);
+            within("look at breakers", STATEMENT_MAX, looking).await?;
         }
     }
     if has_moved {
@@ -156,7 +184,7 @@ fn heard(worker: &WorkerProcess, answer: ReportAnswer) -> bool {
 }
 
 /// Tells every process that a breaker has moved. Without the bell they find out within a second.
-pub(super) async fn ring(worker: &WorkerProcess) {
+async fn ring(worker: &WorkerProcess) {
     let lost = "that a breaker has moved was not told; processes find out by themselves";
     let subject = worker.bus.subjects.control_changed();
     worker.bus.tell(subject, Bytes::new(), lost).await;

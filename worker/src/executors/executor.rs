@@ -106,6 +106,12 @@ pub(super) fn has_secrets(manifest: &Manifest, secrets: &Secrets) -> Result<(), 
 
 /// A rendered request, ready to go out once.
 pub trait Prepared: Send {
+    /// Why it may not run for a call that nobody follows, if it may not. The worker asks before it claims a call without a session,
+    /// or of a hidden tool; the failure ends the call. One that stands in for another tool is not asked, and not heard.
+    fn unfollowed(&self) -> Option<ToolFailure> {
+        None
+    }
+
     /// Runs the tool once. Ends at the latest [`LINGER_MAX`] after `context.until` or after `context.stop`. By then everything
     /// that it started is gone; where that is not certain, it returns `left_behind`.
     ///

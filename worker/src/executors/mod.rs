@@ -39,4 +39,9 @@ pub use self::{
     redact::{hidden, missing_secret, redact, veil},
     stop::{Stop, StopReason},
 };
-pub use crate::{answer::Promise, files::AttemptFiles, handover::HandedFiles, progress::Progress};
+pub use crate::{
+    answer::Promise,
+    files::AttemptFiles,
+    handover::HandedFiles,
+    progress::{Progress, ToldParts},
+};

@@ -74,7 +74,7 @@ pub(crate) enum Ending {
 
 /// The most bytes a head may have. Linux allows a command line of about 2 MiB; a manifest is far smaller.
 const HEAD_MAX: u32 = 1024 * 1024;
-/// The most bytes of stdin: arguments have at most 256 KiB at the door, may refer to 8 MiB, and may grow a little on the way.
+/// The most bytes of stdin: arguments have at most 1 MiB at the door, may refer to 8 MiB, and may grow a little on the way.
 const INPUT_MAX: u32 = 10 * 1024 * 1024;
 
 /// The message that starts a tool. `None` when it is too large to be one.

@@ -1,4 +1,4 @@
-//! Writes to the ledger what the interceptors, caches, fallbacks and large results did: every five seconds, and only where there is something new.
+//! Writes to the ledger what the interceptors, caches, fallbacks, large results and edits of model calls did: every five seconds, and only where there is something new.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,6 +24,7 @@ pub(crate) async fn run(worker: Arc<WorkerProcess>, stop: CancellationToken) {
             .chain(worker.cache.counts())
             .chain(worker.fallbacks.counts())
             .chain(worker.large_results.counts())
+            .chain(worker.model_edits.counts())
             .collect();
         let ran: Vec<_> = counts
             .iter()

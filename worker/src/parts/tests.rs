@@ -1,6 +1,9 @@
-use fleet::wire::part::Image;
+use fleet::wire::{
+    chunks::{CHUNK_MAX, CHUNKS_MAX, ModelChunk, ModelChunks},
+    part::Image,
+};
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{json, value::RawValue};
 
 use super::*;
 
@@ -210,4 +213,135 @@ proptest! {
             prop_assert_eq!(told, whole);
         }
     }
+}
+
+fn chunk(route: &str, json: &str) -> ModelChunks {
+    ModelChunks::one(route, RawValue::from_string(json.to_owned()).unwrap())
+}
+
+/// What left: the route, whether it began anew, and the chunks.
+fn chunks(watched: &Watched) -> Vec<(&str, bool, Vec<&str>)> {
+    let told = watched.left.iter().map(|(_, part)| match part {
+        Part::Chunks(told) => {
+            let chunks = told.chunks.iter().map(ModelChunk::get).collect();
+            (told.route.as_str(), told.restart, chunks)
+        }
+        other => panic!("{other:?}"),
+    });
+    told.collect()
+}
+
+#[test]
+fn the_first_chunk_of_a_route_leaves_at_once_and_others_are_joined() {
+    let mut watched = Watched::new();
+    watched.put(chunk("a", "{}"));
+    assert_eq!(watched.pass(MS), 1);
+    for n in ["1", "2.50", "3"] {
+        watched.put(chunk("a", n));
+        watched.pass(10 * MS);
+    }
+    assert_eq!(watched.left.len(), 1);
+    watched.pass(20 * MS);
+    assert_eq!(
+        chunks(&watched),
+        [
+            ("a", false, vec!["{}"]),
+            ("a", false, vec!["1", "2.50", "3"])
+        ]
+    );
+
+    // Another route says that it begins, and its first chunk does not wait either.
+    watched.put(chunk("a", "4"));
+    watched.put(ModelChunks::restart("b"));
+    watched.pass(PACE * 2);
+    watched.put(chunk("b", "5"));
+    watched.pass(PACE);
+    watched.put(chunk("b", "6"));
+    watched.pass(MS);
+    watched.end();
+    assert_eq!(
+        chunks(&watched)[2..],
+        [
+            ("a", false, vec!["4"]),
+            ("b", true, vec![]),
+            ("b", false, vec!["5"]),
+            ("b", false, vec!["6"]),
+        ]
+    );
+    let numbers: Vec<u32> = watched.left.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn the_first_chunk_is_alone_where_others_came_in_the_same_read() {
+    let mut watched = Watched::new();
+    for n in ["1", "2", "3"] {
+        watched.put(chunk("a", n));
+    }
+    watched.pass(MS);
+    watched.put(ModelChunks::restart("b"));
+    for n in ["4", "5"] {
+        watched.put(chunk("b", n));
+    }
+    watched.pass(PACE * 4);
+    assert_eq!(
+        chunks(&watched),
+        [
+            ("a", false, vec!["1"]),
+            ("a", false, vec!["2", "3"]),
+            ("b", true, vec!["4"]),
+            ("b", false, vec!["5"]),
+        ]
+    );
+}
+
+#[test]
+fn chunks_are_bounded_and_none_is_left_out_between_others() {
+    let mut watched = Watched::new();
+    let large = format!("\"{}\"", "x".repeat(10_000));
+    for _ in 0..10 {
+        assert_eq!(watched.put(chunk("a", &large)), Put::Taken);
+    }
+    let whole = format!("\"{}\"", "x".repeat(CHUNK_MAX - 2));
+    assert_eq!(watched.put(chunk("a", &whole)), Put::Taken);
+    watched.pass(Duration::from_secs(1));
+    let lengths: Vec<usize> = chunks(&watched).iter().map(|part| part.2.len()).collect();
+    assert_eq!(lengths, [1, 3, 3, 3, 1]);
+
+    let too_large = format!("\"{}\"", "x".repeat(CHUNK_MAX - 1));
+    assert_eq!(watched.put(chunk("a", &too_large)), Put::TooMany);
+    assert_eq!(watched.put(chunk("a", "1")), Put::Over);
+
+    let mut watched = Watched::new();
+    let reserved = r#"{"$serde_json::private::RawValue": "1"}"#;
+    assert_eq!(watched.put(chunk("a", reserved)), Put::TooMany);
+
+    let (mut watched, mut taken) = (Watched::new(), 0);
+    while watched.put(chunk("a", &whole)) == Put::Taken {
+        taken += 1;
+        watched.pass(PACE);
+    }
+    assert_eq!(taken, CHUNKS_MAX / (CHUNK_MAX + 32));
+}
+
+#[test]
+fn a_secret_is_masked_in_chunks() {
+    let mut watched = Watched::new();
+    watched.parts.hide(&["hunter/2".into()]);
+    let delta = |text: &str| json!({"index": 0, "delta": {"text": text}}).to_string();
+    watched.put(chunk("a", &delta("it is hun")));
+    watched.pass(JOIN);
+    assert_eq!(watched.left, []);
+    watched.put(chunk("a", &delta("ter/2, hun")));
+    watched.put(ModelChunks::restart("b"));
+    watched.end();
+    let told = [
+        ("a", false, vec![delta("it is [secret], hun"), delta("")]),
+        ("b", true, vec![]),
+    ];
+    let told: Vec<_> = told
+        .iter()
+        .map(|(route, restart, told)| (*route, *restart, told.iter().map(String::as_str).collect()))
+        .collect();
+    assert_eq!(chunks(&watched), told);
 }

@@ -10,6 +10,7 @@ fn read_with(defaults: &[(&str, &str)], call: &str) -> Result<Item, Refusal> {
     read(
         7,
         raw,
+        &Registry::default(),
         &"acme".parse().unwrap(),
         &defaults,
         &mut Named::default(),
@@ -245,7 +246,7 @@ fn the_tool_and_the_language_are_known_whatever_is_wrong() {
         let raw: &RawValue = serde_json::from_str(call).unwrap();
         let (tenant, defaults) = ("acme".parse().unwrap(), Defaults::read(lines).unwrap());
         let mut named = Named::default();
-        assert!(read(0, raw, &tenant, &defaults, &mut named).is_err());
+        assert!(read(0, raw, &Registry::default(), &tenant, &defaults, &mut named).is_err());
         (named.tool, named.language)
     };
     let (own, none) = (

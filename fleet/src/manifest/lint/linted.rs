@@ -30,6 +30,8 @@ pub(super) struct Linted<'a> {
     pub(super) always_waits: bool,
     /// The arguments by which it is judged which calls do, JSON pointers.
     pub(super) condition_pointers: Vec<&'a str>,
+    /// Whether its arguments are a request to a model, whose names are the vendor's.
+    pub(super) asks_a_model: bool,
     /// Of a program: what keeps it in.
     pub(super) program: Option<LintedProgram>,
     pub(super) input_schema: &'a Value,
@@ -70,6 +72,7 @@ impl<'a> Linted<'a> {
                 .flat_map(|approval| &approval.when)
                 .map(|when| when.pointer.as_str())
                 .collect(),
+            asks_a_model: matches!(manifest.executor, ExecutorSpec::Chat(_)),
             program: matches!(manifest.executor, ExecutorSpec::Process(_)).then(|| LintedProgram {
                 sandbox: manifest.sandbox.clone(),
                 timeout: Some(manifest.timeout.longest()),
@@ -114,6 +117,7 @@ impl<'a> Linted<'a> {
                         .unwrap_or_default()
                 })
                 .collect(),
+            asks_a_model: value.pointer("/executor/chat").is_some(),
             // One with a problem in its sandbox is told of that.
             program: (value.pointer("/executor/process").is_some()
                 && value.get("sandbox").is_none())

@@ -26,6 +26,7 @@ pub(super) fn lint(subject: &Linted<'_>, warnings: &mut Warnings) {
     collect_parts(schema, &mut parts);
     let linter = Linter {
         writes: subject.writes(),
+        names_are_its_own: !subject.asks_a_model,
         tool: subject.name,
         parts,
         refused: required::refused(schema)
@@ -45,6 +46,7 @@ enum Extent {
 
 struct Linter<'a> {
     writes: bool,
+    names_are_its_own: bool,
     tool: &'a str,
     /// Definitions that are part of another schema by allOf.
     parts: BTreeSet<&'a str>,
@@ -79,7 +81,8 @@ impl Linter<'_> {
         }
         let properties = schema.get("properties").and_then(Value::as_object);
         if let Some(properties) = properties {
-            names::lint(properties, place, top, self.tool, warnings);
+            let may_wrap = top && self.names_are_its_own;
+            names::lint(properties, place, may_wrap, self.tool, warnings);
             self.properties(schema, properties, place, warnings);
         }
         values::lint(schema, place, self.writes, warnings);

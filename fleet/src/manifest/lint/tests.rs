@@ -1,6 +1,7 @@
 mod approval;
 mod hidden;
 mod keys;
+mod models;
 mod rates;
 mod sandbox;
 mod size;

@@ -357,6 +357,45 @@ fn everything_that_is_wrong_is_refused_at_its_place() {
             "nothing would be masked",
         ),
         (json!({"name": "read_result"}), "/name", "another name"),
+        (json!({"name": "find_tools"}), "/name", "another name"),
+        (
+            json!({"tool_selection": {}}),
+            "/tool_selection",
+            "only a chat tool",
+        ),
+        (
+            json!({"tool_selection": {"max": 129}}),
+            "/tool_selection/max",
+            "1 to 128",
+        ),
+        (
+            json!({"tool_selection": {"from": "tools"}}),
+            "/tool_selection/from",
+            "write request",
+        ),
+        (
+            json!({"tool_selection": {"always": ["a", "a"]}}),
+            "/tool_selection/always",
+            "twice",
+        ),
+        (
+            json!({"delegates": [{"tool": "a", "keywords": [{"word": "refund", "weight": 5}]}]}),
+            "/delegates",
+            "only a model",
+        ),
+        (
+            json!({"delegates": [{"tool": "a", "keywords": [{"word": "refund", "weight": 11}]}]}),
+            "/delegates/0/keywords/0/weight",
+            "1 to 10",
+        ),
+        (json!({"name": "todo_write"}), "/name", "another name"),
+        (json!({"todo": {}}), "/todo", "a chat tool alone"),
+        (
+            json!({"todo": {"directive": true}}),
+            "/todo/directive",
+            "directives",
+        ),
+        (json!({"todo": true}), "/todo", ""),
         (json!({"timeout": "30"}), "/timeout", "write 30s"),
         (json!({"deadline": "25h"}), "/deadline", "at most 24h"),
         (

@@ -145,7 +145,8 @@ impl Advice {
             | Code::ToolChanged
             | Code::EgressDenied
             | Code::Forbidden
-            | Code::Denied => Self::TellUser,
+            | Code::Denied
+            | Code::BudgetExceeded => Self::TellUser,
         }
     }
 
@@ -163,7 +164,7 @@ impl Advice {
                 EffectKnown::None | EffectKnown::NotApplied,
             ) => Self::TryAnew,
             (
-                Code::ToolError | Code::InvalidArguments,
+                Code::ToolError | Code::InvalidArguments | Code::NotFound,
                 EffectKnown::None | EffectKnown::NotApplied,
             ) => Self::ChangeAnew,
             (

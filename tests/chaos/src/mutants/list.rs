@@ -345,9 +345,9 @@ pub static ALL: &[Mutant] = &[
         needs: "calls of a tool whose breaker is forced open",
         sources: &[
             Source {
-                file: "worker/src/breaker/pass.rs",
-                find: "        let forced = forced.forced_breaker(&self.circuit.tool);\n        let id",
-                replace: "        let forced = forced.forced_breaker(&self.circuit.tool).filter(|_| !fleet::mutant::on(\"forced_breaker_not_seen_at_gate\"));\n        let id",
+                file: "worker/src/breaker/desk.rs",
+                find: "        let forced = registry.controls().forced_breaker(&self.circuit.tool);\n        let id",
+                replace: "        let forced = registry.controls().forced_breaker(&self.circuit.tool).filter(|_| !fleet::mutant::on(\"forced_breaker_not_seen_at_gate\"));\n        let id",
             },
         ],
         ..NONE

@@ -158,7 +158,7 @@ async fn each_answer_is_counted_once_by_its_method_and_what_it_came_to() {
             "other",
             "forbidden",
         ),
-        (look(&"a".repeat(400_000)), "other", "payload_too_large"),
+        (look(&"a".repeat(1_200_000)), "other", "payload_too_large"),
     ] {
         counts_as(with(request, &ann), method, code).await;
     }

@@ -17,8 +17,7 @@ use serde_json::{Value, json};
 use sqlx::PgPool;
 use time::OffsetDateTime;
 
-use super::moment::Moment;
-use crate::commands::{holds::Holds, usage::UsageError, words::one_of};
+use crate::commands::{holds::Holds, moment::Moment, usage::UsageError, words::one_of};
 
 /// How far back an operation on many calls looks where no moment is given.
 const LOOKS_BACK: Duration = Duration::from_secs(24 * 3600);

@@ -10,7 +10,6 @@ mod explain;
 mod filter;
 mod hand_in;
 mod list;
-mod moment;
 mod preview;
 mod retry;
 mod settle;

@@ -5,8 +5,9 @@ use std::{fmt::Write, process::ExitCode};
 use anyhow::{Context, bail};
 use fleet::{config::StoreArgs, ids::CallId};
 use fleet_history::{
-    instant,
+    Row, instant,
     marks::{Mark, marks},
+    models::{self, ModelCall},
     story::{self, Attempt, CallEvent, EventDetails, Story},
 };
 use serde_json::value::RawValue;
@@ -31,8 +32,8 @@ pub struct ShowCall {
     call_id: CallId,
     #[command(flatten)]
     store: StoreArgs,
-    /// Print JSON: {"call", "attempts", "events", "marks"}, rows of the views of these names; `marks` has those of the call and those of
-    /// the calls that it was made for, each with the state of the new call as `new_state`
+    /// Print JSON: `{"call", "attempts", "events", "marks", "model_calls"}`, rows of the views of these names; `marks` has those of the
+    /// call and those of the calls that it was made for, each with the state of the new call as `new_state`
     #[arg(long)]
     json: bool,
 }
@@ -47,18 +48,21 @@ impl ShowCall {
             );
         };
         let marks = marks(&pool, self.call_id).await?;
+        let asked = models::of_call(&pool, self.call_id).await?;
         if self.json {
             let whole = format!(
-                r#"{{"call":{},"attempts":{},"events":{},"marks":{}}}"#,
+                r#"{{"call":{},"attempts":{},"events":{},"marks":{},"model_calls":{}}}"#,
                 story.call.json(),
                 story.attempts.json(),
                 story.events.json(),
-                marks.json()
+                marks.json(),
+                Row::json_of_all(&asked)
             );
             output::print(&json::compact(&whole))?;
         } else {
             let marks = marks.read().context("read the marks of a call")?;
-            let text = read(&story, &lines_of(self.call_id, &marks));
+            let asked = Row::read_all(&asked).context("read the requests of a call")?;
+            let text = read(&story, &lines_of(self.call_id, &marks), asked);
             output::print(&text.context("read the views of a call")?)?;
         }
         Ok(ExitCode::SUCCESS)
@@ -133,8 +137,8 @@ fn line_of(call: CallId, mark: &Mark) -> String {
     format!("{:<14}{}\n", "mark", plain(&text))
 }
 
-/// The story as text for a person; `marks` are lines of it.
-fn read(story: &Story, marks: &str) -> serde_json::Result<String> {
+/// The story as text for a person; `marks` are lines of it, and `asked` what models were asked for it.
+fn read(story: &Story, marks: &str, asked: Vec<ModelCall>) -> serde_json::Result<String> {
     let call = story.call.read()?;
     let attempts = story.attempts.read()?;
     let events = story.events.read()?;
@@ -160,6 +164,21 @@ fn read(story: &Story, marks: &str) -> serde_json::Result<String> {
         let fenced: String = attempts.iter().filter_map(fenced).collect();
         let rows: Vec<_> = attempts.into_iter().map(cells_of_attempt).collect();
         text = text + "\n" + &table(&headings, &rows) + &fenced;
+    }
+    if !asked.is_empty() {
+        let headings = [
+            "ATTEMPT",
+            "ROUTE",
+            "MODEL",
+            "STARTED",
+            "MS",
+            "TOKENS IN",
+            "TOKENS OUT",
+            "COST",
+            "CAME TO",
+        ];
+        let rows: Vec<_> = asked.into_iter().map(cells_of_request).collect();
+        text = text + "\n" + &table(&headings, &rows);
     }
     let rows: Vec<_> = events.into_iter().map(cells_of_event).collect();
     Ok(text + "\n" + &table(&["MOVE", "AT", "FROM", "TO", "BY", "WHY", "NOTE"], &rows))
@@ -219,6 +238,27 @@ fn cells_of_attempt(attempt: Attempt) -> Vec<String> {
         or_none(attempt.outcome),
         or_none(attempt.effect),
         or_none(attempt.error.and_then(|error| error.code)),
+    ]
+}
+
+fn cells_of_request(request: ModelCall) -> Vec<String> {
+    let about = if request.estimated == Some(true) {
+        "~"
+    } else {
+        ""
+    };
+    let tokens = |count: Option<i64>| or_none(count.map(|count| format!("{about}{count}")));
+    let cost = request.amount.zip(request.currency);
+    vec![
+        request.attempt.to_string(),
+        request.route,
+        request.model_asked,
+        instant(request.started_at),
+        or_none(request.run_ms.map(|ms| ms.to_string())),
+        tokens(request.input_tokens),
+        tokens(request.output_tokens),
+        or_none(cost.map(|(amount, currency)| format!("{about}{amount} {currency}"))),
+        or_none(request.code.or(request.finish)),
     ]
 }
 
@@ -294,7 +334,21 @@ mod tests {
         };
         let this = CallId(uuid::Uuid::from_u128(1));
         let marks = lines_of(this, &[mark(7, 1), mark(1, 9)]);
-        insta::assert_snapshot!(read(&story, &marks).unwrap());
+        let request = |attempt: i32, more: serde_json::Value| -> ModelCall {
+            let mut request = serde_json::json!({
+                "attempt": attempt, "tool": "look", "route": "main", "model_asked": "large\u{1b}[2J",
+                "started_at": "2026-11-20T19:00:00.5Z", "first_token_ms": null, "run_ms": null, "input_tokens": null,
+                "output_tokens": null, "estimated": null, "amount": null, "currency": null, "finish": null, "code": "unknown",
+            });
+            for (name, value) in more.as_object().unwrap() {
+                request[name] = value.clone();
+            }
+            serde_json::from_value(request).unwrap()
+        };
+        let answered = serde_json::json!({"run_ms": 1234, "input_tokens": 10, "output_tokens": 3, "estimated": true,
+            "amount": "0.0001", "currency": "USD", "finish": "stop", "code": null});
+        let asked = vec![request(1, serde_json::json!({})), request(2, answered)];
+        insta::assert_snapshot!(read(&story, &marks, asked).unwrap());
     }
 
     #[test]

@@ -118,6 +118,10 @@ impl ChangeFlags {
             "cache" => "/cache",
             "fallback" => "/fallback",
             "large_result" => "/large_result",
+            "delegation" => "/delegates",
+            "tool_selection" => "/tool_selection",
+            "todo" => "/todo",
+            "context" => "/context",
             _other => return Ok(String::new()),
         };
         let pool = connect::reader(&self.store).await?;

@@ -13,14 +13,12 @@ use fleet_history::{
     instant,
 };
 
-use super::check::{Check, count};
+use super::check::{Check, NAMED_MAX, count, some};
 use crate::commands::{control::in_words, plain::plain};
 
 const NAME: &str = "brakes";
 /// How long reading them may take.
 const READ_MAX: Duration = Duration::from_secs(5);
-/// How many are named.
-const NAMED_MAX: usize = 3;
 
 /// `None`: they could not be read, which other lines say.
 pub(super) async fn look(postgres: &Postgres) -> Option<Check> {
@@ -72,16 +70,6 @@ fn judge(controls: &[ListedControl], stands: &[Standstill]) -> Check {
         );
     }
     Check::warn(NAME, found.join("; "), advice.join(". "))
-}
-
-/// The first of them, and how many more there are.
-fn some(all: &[String]) -> String {
-    let more = match all.len().saturating_sub(NAMED_MAX) {
-        0 => String::new(),
-        more => format!(", and {more} more"),
-    };
-    let named = all.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>();
-    format!("{}{more}", named.join(", "))
 }
 
 fn standing(stand: &Standstill) -> String {

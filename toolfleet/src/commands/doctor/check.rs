@@ -11,6 +11,9 @@ use crate::commands::{
     plain::plain,
 };
 
+/// How many of many things a line names.
+pub(super) const NAMED_MAX: usize = 3;
+
 /// The result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -145,6 +148,16 @@ pub(super) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|first| first.to_uppercase().to_string());
     first.unwrap_or_default() + letters.as_str()
+}
+
+/// The first of them, and how many more there are.
+pub(super) fn some(all: &[String]) -> String {
+    let more = match all.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let named = all.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>();
+    format!("{}{more}", named.join(", "))
 }
 
 /// A number and its noun.

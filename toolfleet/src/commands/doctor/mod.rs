@@ -1,8 +1,8 @@
 //! `toolfleet doctor`: checks the servers and the fleet, one line each; rebuilds the stream or takes the prefix when it is told
 //! to.
 //!
-//! `check` is a line. `postgres`, `locks`, `nats`, `prefix`, `lost_writes`, `stream`, `fleet`, `tools` and `brakes` read and judge, in this
-//! order.
+//! `check` is a line. `postgres`, `locks`, `nats`, `prefix`, `lost_writes`, `stream`, `fleet`, `tools`, `brakes` and `models` read and judge, in
+//! this order.
 //! Each read is bounded in time: a server that hangs is a finding. Judging is separate from reading. `gateway` looks with the rights of a
 //! gateway. `rebuild` and `take` change something.
 
@@ -12,6 +12,7 @@ mod fleet;
 mod gateway;
 mod locks;
 mod lost_writes;
+mod models;
 mod nats;
 mod postgres;
 mod prefix;
@@ -139,6 +140,7 @@ async fn examine(
         checks.extend(fleet::judge(ledger));
         checks.extend(tools::look(&postgres, ledger).await);
         checks.extend(brakes::look(&postgres).await);
+        checks.extend(models::look(&postgres).await);
     }
     if let Some(server) = &seen.server {
         let ledger = seen.ledger.as_ref();

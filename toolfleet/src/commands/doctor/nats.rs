@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::{self, account::Account};
 use fleet::{
+    arguments::Limits,
     bus::{connect::Bus, excess, rights::NatsRole},
     config::BusArgs,
     explain::Servers,
@@ -23,8 +24,8 @@ use crate::commands::connect;
 const SILENCE: Duration = Duration::from_millis(500);
 /// The most answers that are counted.
 const DISPATCHERS_MAX: usize = 1_000;
-/// The largest arguments that the contract allows, and what is sent around them.
-const ARGUMENTS_MAX: usize = (256 + 64) * 1024;
+/// What is sent around arguments.
+const AROUND_ARGUMENTS: usize = 64 * 1024;
 /// What is sent around a result.
 const AROUND_A_RESULT: usize = 64 * 1024;
 /// How full the account may be before a person should look, in percent.
@@ -48,7 +49,8 @@ pub(super) async fn look(
     checks.push(Check::ok("nats", format!("nats-server {version}")));
     checks.extend(rights(&bus, args).await);
     let output_max = ledger.map_or(0, |ledger| ledger.output_max);
-    checks.push(payload(bus.payload_max(), output_max));
+    let taken = ledger.map_or(0, |ledger| ledger.arguments_max);
+    checks.push(payload(bus.payload_max(), taken, output_max));
     let jetstream = jetstream::new(bus.client.clone());
     checks.push(match jetstream.query_account().await {
         Ok(account) => storage(&account),
@@ -76,12 +78,12 @@ async fn rights(bus: &Bus, args: &BusArgs) -> Vec<Check> {
     found.into_iter().map(warn).collect()
 }
 
-fn payload(may_be: usize, output_max: usize) -> Check {
+fn payload(may_be: usize, arguments_max: usize, output_max: usize) -> Check {
     let name = "max_payload";
     let kib = |bytes: usize| bytes / 1024;
     let found = format!("a message may have {} KiB", kib(may_be));
     let answer = output_max + AROUND_A_RESULT;
-    if may_be < ARGUMENTS_MAX {
+    if may_be < arguments_max.max(Limits::DEFAULT.bytes) + AROUND_ARGUMENTS {
         let advice = "Arguments may be larger: set max_payload of nats-server to 8MB";
         return Check::fail(name, found, advice);
     }
@@ -174,9 +176,12 @@ mod tests {
 
     #[test]
     fn a_message_has_to_carry_arguments_and_should_carry_results() {
-        assert_eq!(payload(64 * 1024, 0).status, Status::Fail);
-        assert_eq!(payload(1024 * 1024, 1024 * 1024).status, Status::Warn);
-        assert_eq!(payload(8 * 1024 * 1024, 1024 * 1024).status, Status::Ok);
+        let status = |may_be, taken, output| payload(may_be, taken, output).status;
+        const MIB: usize = 1024 * 1024;
+        assert_eq!(status(64 * 1024, 0, 0), Status::Fail);
+        assert_eq!(status(MIB, 256 * 1024, MIB), Status::Warn);
+        assert_eq!(status(8 * MIB, MIB, MIB), Status::Ok);
+        assert_eq!(status(MIB, MIB, 0), Status::Fail, "a model takes more");
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub(super) struct Ledger {
     pub(super) on_the_fleet: Vec<String>,
     /// The largest answer that one of these tools may give, in bytes.
     pub(super) output_max: usize,
+    /// The longest arguments that one of them takes, in bytes.
+    pub(super) arguments_max: usize,
     pub(super) waiting: Vec<Waiting>,
     pub(super) workers: Vec<Worker>,
     pub(super) doubts: Doubts,
@@ -146,10 +148,15 @@ async fn look_into(
     let outputs = registry.all_current();
     let outputs = outputs.iter().filter(|tool| !looks_at_servers(tool));
     let outputs = outputs.map(|tool| tool.manifest.output_limit);
+    let taken = registry.all_current();
+    let taken = taken
+        .iter()
+        .map(|tool| tool.manifest.arguments_limits().bytes);
     seen.ledger = Some(Ledger {
         queues,
         on_the_fleet: on_the_fleet.collect(),
         output_max: outputs.max().unwrap_or_default(),
+        arguments_max: taken.max().unwrap_or_default(),
         waiting: health::waiting(&pool).await?,
         workers: health::workers(&pool).await?,
         doubts: health::doubts(&pool).await?,

@@ -9,9 +9,9 @@ use super::{
     users::{Account, Roster, User},
 };
 
-/// The largest message of a tenant with an account of its own: arguments of 256 KiB, with everything around them. The server ends
+/// The largest message of a tenant with an account of its own: arguments of a model, 1 MiB, with everything around them. The server ends
 /// the connection of a larger one.
-const PAYLOAD: &str = "512KB";
+const PAYLOAD: &str = "1280KB";
 /// Programs of one tenant, far more than a small team has.
 const CONNECTIONS: u32 = 256;
 /// Subscriptions of all of them: an inbox each, and the sessions that they follow.
@@ -39,7 +39,7 @@ server_name: toolfleet-1
 #  verify: true
 #}
 
-# Arguments are at most 256 KiB; an answer is as large as a manifest's `output_limit`, at most 8 MiB.
+# Arguments are at most 256 KiB, of a model 1 MiB; an answer is as large as a manifest's `output_limit`, at most 8 MiB.
 # A result that does not fit is answered without its body, which stays readable in Postgres.
 max_payload: 8MB
 # What the server keeps for a client that does not read, before it cuts that client off; the default of 64 MB lets sixty

@@ -74,8 +74,8 @@ impl Apply {
                 manifests.push((file.path.display().to_string(), manifest));
             }
         }
-        let reader = worker::reader_of(manifests.iter().map(|(_, manifest)| *manifest));
-        manifests.extend(reader.iter().map(|reader| (BUILT_IN.to_owned(), reader)));
+        let built_in = worker::built_in_of(manifests.iter().map(|(_, manifest)| *manifest));
+        manifests.extend(built_in.iter().map(|tool| (BUILT_IN.to_owned(), tool)));
         let discoverers = servers::discoverers(&servers);
         manifests.extend(discoverers.iter().map(|tool| (BUILT_IN.to_owned(), tool)));
         manifests.sort_by_key(|(_, manifest)| manifest.turn());

@@ -1,8 +1,11 @@
 //! What a call of a model came to: its result, or what its routes had to say. Pure.
 
+use std::time::Duration;
+
 use fleet::{
     manifest::ChatRoute,
     outcome::{Outcome, OutcomeWord, ToolFailure},
+    wire::{code::Code, message::Message},
 };
 use serde::Serialize;
 use serde_json::{
@@ -13,7 +16,7 @@ use serde_json::{
 use super::{
     class::{ModelReply, RouteVerdict},
     cost::{self, ModelCost},
-    dialect::{Dialect, Finish, TokenUsage},
+    dialect::{Dialect, Finish, StreamSoFar, TokenUsage},
     estimate,
     routes::Skipped,
 };
@@ -29,6 +32,8 @@ struct ChatResult<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<ModelCost>,
     tried: &'a [TriedRoute],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    edits: Vec<Value>,
 }
 
 /// A route that had no answer.
@@ -64,9 +69,17 @@ impl TriedRoute {
 pub(super) struct TriedRoutes {
     tried: Vec<TriedRoute>,
     failures: Vec<(RouteVerdict, Outcome)>,
+    /// When the first of those may be tried that were passed over because their breaker is open.
+    shut: Option<Duration>,
 }
 
 impl TriedRoutes {
+    /// A route whose breaker is open, for so long.
+    pub(super) fn shut(&mut self, route: &ChatRoute, left: Duration) {
+        self.skip(route, Skipped::BreakerOpen);
+        self.shut = Some(self.shut.map_or(left, |other| other.min(left)));
+    }
+
     pub(super) fn skip(&mut self, route: &ChatRoute, why: Skipped) {
         self.tried.push(TriedRoute::skipped(route, why));
     }
@@ -84,24 +97,17 @@ impl TriedRoutes {
         outcomes.any(|word| word != OutcomeWord::NotStarted)
     }
 
-    /// The result: a reply of this route.
+    /// The result: a reply of this route. `edits`: what interceptors did to the request and the reply.
     pub(super) fn reply(
         &self,
         dialect: &dyn Dialect,
         request: &Map<String, Value>,
         route: &ChatRoute,
         reply: ModelReply,
+        edits: Vec<Value>,
     ) -> Outcome {
         let object = &reply.object;
-        let usage = dialect.usage(object).unwrap_or_else(|| {
-            let said = dialect.said().iter().filter_map(|name| request.get(*name));
-            TokenUsage {
-                input: said.map(estimate::tokens).sum(),
-                output: dialect.answer(object).map_or(0, estimate::tokens),
-                estimated: true,
-                ..TokenUsage::default()
-            }
-        });
+        let usage = usage(dialect, request, object);
         let price = route.price.as_ref();
         let model = object.get("model").and_then(Value::as_str);
         let result = ChatResult {
@@ -112,6 +118,7 @@ impl TriedRoutes {
             usage,
             cost: price.and_then(|price| cost::of(price, &usage)),
             tried: &self.tried,
+            edits,
         };
         Outcome::Applied {
             result: to_raw_value(&result).expect("it is made of JSON, and its names are texts"),
@@ -125,11 +132,13 @@ impl TriedRoutes {
     }
 
     /// What the attempt came to where no route had an answer: what the first said, and the shortest pause that any of them asked
-    /// for. That the request was too long for a route is said only where none had another reason.
+    /// for. That the request was too long for a route is said only where none had another reason. `None`: no route was asked, and none
+    /// may be later.
     pub(super) fn all_failed(self) -> Option<Outcome> {
         let Self {
             tried,
             mut failures,
+            shut,
         } = self;
         let pauses = failures
             .iter()
@@ -140,13 +149,63 @@ impl TriedRoutes {
             .position(|(verdict, _)| *verdict != RouteVerdict::Larger)
             .unwrap_or(0);
         if failures.is_empty() {
-            return None;
+            let failure = circuit_open().with_retry_after(Some(shut?));
+            return Some(told(Outcome::NotStarted(failure), &tried));
         }
         let (_, first) = failures.remove(first);
         let first = changed(after(first, &failures), |failure| {
             failure.retry_after_ms = pause;
         });
         Some(told(first, &tried))
+    }
+}
+
+fn circuit_open() -> ToolFailure {
+    let what = Message::fixed(
+        "every model that takes the request fails at present, so nothing was sent",
+        "能接受该请求的模型目前都有故障，因此没有发送任何请求",
+    );
+    ToolFailure::new(Code::CircuitOpen, what)
+}
+
+/// How many tokens a reply took: as its vendor says, else a guess.
+pub(super) fn usage(
+    dialect: &dyn Dialect,
+    request: &Map<String, Value>,
+    object: &Map<String, Value>,
+) -> TokenUsage {
+    dialect.usage(object).unwrap_or_else(|| {
+        let output = dialect.answer(object).map_or(0, estimate::tokens);
+        guess(dialect, request, output)
+    })
+}
+
+/// How many tokens a stream took that has come to no reply: as far as its vendor has counted, else a guess.
+pub(super) fn usage_so_far(
+    dialect: &dyn Dialect,
+    request: &Map<String, Value>,
+    so_far: &StreamSoFar,
+) -> TokenUsage {
+    let written = guess(dialect, request, estimate::of_bytes(so_far.bytes));
+    match dialect.usage(&so_far.object) {
+        Some(told) if so_far.is_counted => told,
+        // The count of what was read comes first.
+        Some(told) => TokenUsage {
+            output: told.output.max(written.output),
+            estimated: true,
+            ..told
+        },
+        None => written,
+    }
+}
+
+fn guess(dialect: &dyn Dialect, request: &Map<String, Value>, output: u64) -> TokenUsage {
+    let said = dialect.said().iter().filter_map(|name| request.get(*name));
+    TokenUsage {
+        input: said.map(estimate::tokens).sum(),
+        output,
+        estimated: true,
+        ..TokenUsage::default()
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | what came | then |
 //! |---|---|
-//! | no status; 408, 409, 425, 429, 5xx; a body that is cut off, empty or no reply; an error inside a success | next route |
+//! | no status; 408, 409, 425, 429, 5xx; a body that is cut off, empty or no reply; an error inside a success; a stream that is silent for too long | next route |
 //! | 401, 403, 404, a redirect | next route, and this one is misconfigured |
 //! | 400 or 413 that says that the request is too long | the next route with more room |
 //! | any other status of refusal | stop, with the vendor's words |
@@ -11,6 +11,8 @@
 //! | a reply | done |
 
 #![deny(clippy::wildcard_enum_match_arm)]
+
+use std::time::Duration;
 
 use fleet::{
     outcome::{Outcome, ToolFailure},
@@ -39,8 +41,8 @@ pub(super) enum RouteVerdict {
     Done,
     /// Another route may have an answer.
     Next,
-    /// The same, and this route needs an operator.
-    Misconfigured,
+    /// The same, and this route needs an operator, as this status says.
+    Misconfigured(u16),
     /// Another route may have an answer, if it has more room.
     Larger,
     /// Any other route would say the same.
@@ -54,6 +56,8 @@ pub(super) enum SeenAnswer {
     Refused { status: u16, is_too_long: bool },
     /// The body broke off.
     Broken,
+    /// The stream was silent for too long.
+    Silent,
     /// The body is larger than it may be.
     TooLarge,
     /// It is empty, no JSON, or no reply of the protocol.
@@ -71,16 +75,18 @@ pub(super) const fn verdict(seen: SeenAnswer) -> RouteVerdict {
     match seen {
         SeenAnswer::Reply => RouteVerdict::Done,
         SeenAnswer::TooLarge => RouteVerdict::Stop,
-        SeenAnswer::Broken | SeenAnswer::Unreadable | SeenAnswer::Failed | SeenAnswer::Empty => {
-            RouteVerdict::Next
-        }
+        SeenAnswer::Broken
+        | SeenAnswer::Silent
+        | SeenAnswer::Unreadable
+        | SeenAnswer::Failed
+        | SeenAnswer::Empty => RouteVerdict::Next,
         SeenAnswer::Refused {
             status,
             is_too_long,
         } => match status {
             408 | 409 | 425 | 429 | 500..=u16::MAX => RouteVerdict::Next,
             // A redirect is not followed: the URL is not that of a model.
-            401 | 403 | 404 | 0..=399 => RouteVerdict::Misconfigured,
+            401 | 403 | 404 | 0..=399 => RouteVerdict::Misconfigured(status),
             400 | 413 if is_too_long => RouteVerdict::Larger,
             400..=499 => RouteVerdict::Stop,
         },
@@ -97,11 +103,28 @@ pub(super) struct ModelReply {
     pub(super) object: Map<String, Value>,
 }
 
+impl ModelReply {
+    /// Puts another object in its place.
+    pub(super) fn replace(&mut self, object: Map<String, Value>) {
+        self.raw = to_raw_value(&object).expect("it is made of JSON, and its names are texts");
+        self.object = object;
+    }
+}
+
 /// An answer that was judged.
 #[derive(Debug)]
 pub(super) enum JudgedAnswer {
     Reply(Box<ModelReply>),
-    Failed(RouteVerdict, Outcome),
+    /// What is done, what it came to, and the object that was there instead of a reply, if it was one: that may have been paid for.
+    Failed(RouteVerdict, Outcome, Option<Box<Map<String, Value>>>),
+}
+
+/// What came of a request on a route.
+#[derive(Debug)]
+pub(super) enum RouteAnswer {
+    Judged(JudgedAnswer),
+    /// The attempt is over.
+    Over(Outcome),
 }
 
 /// Judges an answer that has a status, and whose attempt is not over.
@@ -120,10 +143,30 @@ pub(super) fn judge(
     match reply {
         Ok(reply) if seen == SeenAnswer::Reply => JudgedAnswer::Reply(Box::new(reply)),
         reply => {
-            let why = reply.err();
-            JudgedAnswer::Failed(verdict(seen), failed.outcome(seen, why))
+            let (object, why) = match reply {
+                Ok(reply) => (Some(Box::new(reply.object)), None),
+                Err(why) => (None, Some(why)),
+            };
+            JudgedAnswer::Failed(verdict(seen), failed.outcome(seen, why), object)
         }
     }
+}
+
+/// Judges a stream that was silent for so long, before its first chunk or behind one.
+pub(super) fn silent(limit: Duration, has_begun: bool) -> JudgedAnswer {
+    let what = if has_begun {
+        said!(
+            "the model's stream was silent for {limit:?}",
+            "模型的流已有 {limit:?} 没有任何内容"
+        )
+    } else {
+        said!(
+            "the model's stream did not begin within {limit:?}",
+            "模型的流没有在 {limit:?} 内开始"
+        )
+    };
+    let failure = ToolFailure::new(Code::Timeout, what);
+    JudgedAnswer::Failed(verdict(SeenAnswer::Silent), Outcome::Unknown(failure), None)
 }
 
 /// What is seen, and the reply or why there is none.
@@ -151,11 +194,7 @@ fn look(dialect: &dyn Dialect, answer: &HttpAnswer) -> (SeenAnswer, Result<Model
         return (SeenAnswer::Failed, Ok(reply));
     }
     if dialect.answer(&reply.object).is_none() {
-        let why = Message::fixed(
-            "it is no reply of the tool's protocol",
-            "它不是该工具所用协议的回复",
-        );
-        return (SeenAnswer::Unreadable, Err(why));
+        return (SeenAnswer::Unreadable, Ok(reply));
     }
     let says_nothing =
         dialect.finish(&reply.object) == Finish::Stop && dialect.is_empty(&reply.object);
@@ -185,7 +224,7 @@ impl FailedAnswer<'_> {
     fn outcome(&self, seen: SeenAnswer, why: Option<Message>) -> Outcome {
         match seen {
             SeenAnswer::Refused { status, .. } => Outcome::DefiniteFailure(self.refused(status)),
-            SeenAnswer::Broken => Outcome::Unknown(self.failure(
+            SeenAnswer::Broken | SeenAnswer::Silent => Outcome::Unknown(self.failure(
                 Code::Unavailable,
                 Message::fixed(
                     "the model's answer broke off in the middle",
@@ -202,7 +241,12 @@ impl FailedAnswer<'_> {
             }
             // It has an answer, whatever that is worth.
             SeenAnswer::Unreadable => {
-                let why = why.unwrap_or_else(|| Message::fixed("it is empty", "它是空的"));
+                let why = why.unwrap_or_else(|| {
+                    Message::fixed(
+                        "it is no reply of the tool's protocol",
+                        "它不是该工具所用协议的回复",
+                    )
+                });
                 let what = said!(
                     "the model's answer cannot be used: {why}",
                     "模型的回答无法使用：{why}",
@@ -255,13 +299,16 @@ impl FailedAnswer<'_> {
                     "模型不可用：其服务器返回了状态码 {status}"
                 ),
             ),
-            0..=399 => self.failure(
-                Code::ToolError,
-                said!(
-                    "the model's server answered with status {status}, which is neither a reply nor a refusal: check the route's URL",
-                    "模型服务器返回了状态码 {status}，既不是回复也不是拒绝：请检查该路由的 URL"
-                ),
-            ),
+            // Nothing that a caller could send is right there.
+            0..=399 | 401 | 403 | 404 => {
+                let words = said();
+                let what = said!(
+                    "the model's server says that the route is wrong (status {status}); an operator has to look at its key, its model and its URL: {words}",
+                    "模型服务器表示该路由有误（状态码 {status}）；需要运维人员检查其密钥、模型和 URL：{words}",
+                    words
+                );
+                self.failure(Code::Unavailable, what).for_operators()
+            }
             400..=499 => self.failure(Code::ToolError, said()),
         }
     }
@@ -276,7 +323,7 @@ impl FailedAnswer<'_> {
         words::message(&self.answer.body, self.secrets).map(Message::verbatim)
     }
 
-    fn pause(&self) -> Option<std::time::Duration> {
+    fn pause(&self) -> Option<Duration> {
         let (retry_after, date) = (&self.answer.retry_after, &self.answer.date);
         words::pause(retry_after.as_deref(), date.as_deref())
     }

@@ -8,8 +8,8 @@ use super::dialect::TokenUsage;
 /// An amount of money as decimal text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct ModelCost {
-    amount: String,
-    currency: String,
+    pub(super) amount: String,
+    pub(super) currency: String,
 }
 
 /// The cost of these tokens. `None`: a price cannot be read, which a manifest that was applied does not have.

@@ -24,6 +24,11 @@ pub(super) fn tokens(value: &Value) -> u64 {
     u64::div_ceil(twentieths, 20)
 }
 
+/// The estimate of so many bytes of text, as of letters.
+pub(super) const fn of_bytes(bytes: usize) -> u64 {
+    bytes.div_ceil(4) as u64
+}
+
 /// How much of a token a character is, in twentieths.
 fn weight(character: char) -> u64 {
     match character {

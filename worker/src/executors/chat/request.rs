@@ -10,6 +10,9 @@ use serde_json::{Map, Value};
 
 use super::dialect::Dialect;
 
+/// The member that makes a vendor count the tokens of a stream.
+const COUNTS: &str = "stream_options";
+
 /// The request without its model, which is its route's.
 ///
 /// # Errors
@@ -24,10 +27,41 @@ pub(super) fn request(
     for (name, value) in sent.iter().chain(&spec.fixed) {
         request.insert(name.clone(), value.clone());
     }
-    match refusal(&spec.hosted_tools, dialect, &request) {
-        Some(why) => Err(ToolFailure::new(Code::InvalidArguments, why)),
-        None => Ok(request),
+    let is_left_out = |members: &Map<String, Value>| members.get(COUNTS) == Some(&Value::Null);
+    if is_left_out(sent) && !is_left_out(&spec.fixed) {
+        // Whether a vendor counts is for who pays to say.
+        request.remove(COUNTS);
     }
+    if let Some(why) = refusal(&spec.hosted_tools, dialect, &request) {
+        return Err(ToolFailure::new(Code::InvalidArguments, why));
+    }
+    if is_streamed(&request) {
+        dialect.ask_for_stream(&mut request);
+    }
+    Ok(request)
+}
+
+/// Whether it asks for a stream.
+pub(super) fn is_streamed(request: &Map<String, Value>) -> bool {
+    request.get("stream") == Some(&Value::Bool(true))
+}
+
+/// The refusal of a stream that nobody would hear.
+pub(super) fn unheard() -> ToolFailure {
+    let what = Message::fixed(
+        "a stream is told to the session of its call, and this call has none that hears it: send the header Toolfleet-Session, or leave `stream` out; the result is the same",
+        "流式内容会发送给调用所属的会话，而这次调用没有可接收的会话：请发送 Toolfleet-Session 头，或去掉 `stream`；结果相同",
+    );
+    ToolFailure::new(Code::InvalidArguments, what)
+}
+
+/// The refusal of a stream of a tool with sensitive values.
+pub(super) fn sensitive() -> ToolFailure {
+    let what = Message::fixed(
+        "this tool has sensitive values, which cannot be found in the pieces of a stream: leave `stream` out; the result is the same",
+        "这个工具含有敏感值，在流的片段中无法识别它们：请去掉 `stream`；结果相同",
+    );
+    ToolFailure::new(Code::InvalidArguments, what)
 }
 
 /// The request on a route. Numbers are kept as decimal text, so they are sent as they came.
@@ -46,10 +80,10 @@ fn refusal(
         let value = request.get(name);
         value.is_some_and(|value| !matches!(value, Value::Null | Value::Bool(false)))
     };
-    if is_on("stream") {
+    if is_on("stream") && !is_streamed(request) {
         return Some(Message::fixed(
-            "this fleet does not stream answers of models yet: leave `stream` out",
-            "此集群尚不支持流式返回模型的回答：请去掉 `stream`",
+            "`stream` is true or false",
+            "`stream` 只能是 true 或 false",
         ));
     }
     if is_on("background") {
@@ -65,6 +99,12 @@ fn refusal(
             "`{name}` 指向供应商保存的内容，集群无法看到：请直接发送对话内容"
         ));
     }
+    if dialect.refers_to_kept(request) {
+        return Some(Message::fixed(
+            "an item of `input` refers to what the vendor keeps, which the fleet cannot see: send the item itself, or begin with {\"$call\": call_id}",
+            "`input` 中有一项指向供应商保存的内容，集群无法看到：请直接发送该项，或以 {\"$call\": call_id} 开头",
+        ));
+    }
     let hosted = hosted(dialect, request).find(|kind| !is_named(allowed, kind))?;
     Some(said!(
         "the vendor would run {hosted:?} by itself, and hosted_tools of this tool does not name it: leave it out",
@@ -77,8 +117,14 @@ fn hosted<'r>(
     dialect: &'r dyn Dialect,
     request: &'r Map<String, Value>,
 ) -> impl Iterator<Item = &'r str> {
-    let tools = request.get("tools").and_then(Value::as_array);
-    let of_tools = tools.into_iter().flatten().filter_map(|tool| {
+    let none = &[][..];
+    let (tools, is_list) = match request.get("tools") {
+        None | Some(Value::Null) => (none, true),
+        Some(Value::Array(tools)) => (tools.as_slice(), true),
+        Some(_other) => (none, false),
+    };
+    let no_list = (!is_list).then_some("tools that are no list");
+    let of_tools = tools.iter().filter_map(|tool| {
         let Some(tool) = tool.as_object() else {
             return Some("a tool that is no object");
         };
@@ -94,7 +140,7 @@ fn hosted<'r>(
         };
         is_set.then_some(*kind)
     });
-    of_tools.chain(members)
+    no_list.into_iter().chain(of_tools).chain(members)
 }
 
 /// Whether a tool of this type is named: by the type, or by it without the date, or the word preview, that vendors put behind it.

@@ -18,6 +18,8 @@ pub(super) enum Skipped {
     TooLong,
     /// It has no more room than a route that has refused the request as too long.
     NotLarger,
+    /// It fails at present, as its breaker has counted.
+    BreakerOpen,
 }
 
 impl Skipped {
@@ -29,6 +31,7 @@ impl Skipped {
             Self::LacksSchema => "lacks_schema",
             Self::TooLong => "too_long",
             Self::NotLarger => "not_larger",
+            Self::BreakerOpen => "breaker_open",
         }
     }
 }
@@ -59,6 +62,13 @@ impl RouteNeeds {
                 .map(estimate::tokens)
                 .fold(answer, u64::saturating_add),
         }
+    }
+}
+
+impl RouteNeeds {
+    /// Whatever its size.
+    pub(super) const fn of_any_size(self) -> Self {
+        Self { tokens: 0, ..self }
     }
 }
 

@@ -314,6 +314,24 @@ pub(in crate::executors) fn unanswered(end: BodyEnd, origin: &str) -> Outcome {
     })
 }
 
+/// An answer, as far as its head says what it is.
+pub(in crate::executors) fn without_body(response: &Response) -> HttpAnswer {
+    let header = |name| {
+        response
+            .headers()
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned)
+    };
+    HttpAnswer {
+        status: response.status().as_u16(),
+        content_type: header(CONTENT_TYPE),
+        retry_after: header(RETRY_AFTER),
+        date: header(DATE),
+        ..HttpAnswer::default()
+    }
+}
+
 /// Reads the body up to its limit. Headers need no limit of ours: the library stops at 100 of them and about 400 KiB.
 pub(in crate::executors) async fn read<F: Future<Output = BodyEnd>>(
     mut response: Response,
@@ -322,20 +340,7 @@ pub(in crate::executors) async fn read<F: Future<Output = BodyEnd>>(
 ) -> HttpAnswer {
     let success = response.status().is_success();
     let limit = if success { output_limit } else { REFUSAL_MAX };
-    let header = |name| {
-        response
-            .headers()
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-            .map(str::to_owned)
-    };
-    let mut answer = HttpAnswer {
-        status: response.status().as_u16(),
-        content_type: header(CONTENT_TYPE),
-        retry_after: header(RETRY_AFTER),
-        date: header(DATE),
-        ..HttpAnswer::default()
-    };
+    let mut answer = without_body(&response);
     answer.end = loop {
         let chunk = tokio::select! {
             biased;
@@ -357,7 +362,7 @@ pub(in crate::executors) async fn read<F: Future<Output = BodyEnd>>(
 }
 
 /// Whether the response is a success that comes as a stream of events.
-fn is_stream(response: &Response) -> bool {
+pub(in crate::executors) fn is_stream(response: &Response) -> bool {
     let kind = response.headers().get(CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();

@@ -11,8 +11,9 @@ use std::{collections::HashMap, sync::Arc};
 
 use fleet::{
     fencing::WorkerLock,
-    manifest::{ExecutorSpec, Manifest, ManifestProblem, NativeSpec, READ_RESULT},
+    manifest::{ExecutorSpec, Manifest, ManifestProblem, NativeSpec, is_built_in},
     outcome::ToolFailure,
+    registry::Registry,
     said,
     secrets::Secrets,
     store::PgPool,
@@ -24,8 +25,10 @@ use serde_json::Value;
 use self::handler::{Handler, Typed};
 use super::{AttemptContext, Executor, Prepared, Returned};
 use crate::{
+    find_tools::FindTools,
     mcp_discover::McpDiscover,
     read_result::ReadResult,
+    todo_write::TodoWrite,
     tool::{self, Tool},
 };
 
@@ -58,7 +61,7 @@ impl NativeExecutor {
     pub fn add<T: Tool>(&mut self, tool: T) -> Result<Manifest, Vec<ManifestProblem>> {
         let manifest = tool::manifest::manifest(&tool)?;
         let name = manifest.name.as_str();
-        if name == READ_RESULT || name == McpDiscover::NAME {
+        if is_built_in(name) || name == McpDiscover::NAME {
             let message = format!("{name} is the fleet's own tool; give this one another name");
             return Err(vec![ManifestProblem {
                 path: "/name".to_owned(),
@@ -80,17 +83,21 @@ impl NativeExecutor {
 }
 
 impl NativeExecutor {
-    /// Takes the fleet's own tool that reads large results.
-    pub(crate) fn add_reader(&mut self, pool: PgPool) {
-        let reader: Arc<dyn Handler> = Arc::new(Typed(ReadResult::of(pool)));
-        let name = tool::manifest::handler::<ReadResult>();
-        self.handlers.insert(name, reader);
+    /// Takes the fleet's own tools that work on the ledger, and on what is known of the tools.
+    pub(crate) fn add_built_in(&mut self, ledger: &PgPool, registry: &Registry) {
+        self.add_own(ReadResult::of(ledger.clone()));
+        self.add_own(FindTools::of(registry.clone()));
+        self.add_own(TodoWrite::of(ledger.clone()));
     }
 
     /// Takes the fleet's own tool that looks at what an MCP server offers.
     pub(crate) fn add_discoverer(&mut self, discoverer: McpDiscover) {
-        let name = tool::manifest::handler::<McpDiscover>();
-        self.handlers.insert(name, Arc::new(Typed(discoverer)));
+        self.add_own(discoverer);
+    }
+
+    fn add_own<T: Tool>(&mut self, tool: T) {
+        let name = tool::manifest::handler::<T>();
+        self.handlers.insert(name, Arc::new(Typed(tool)));
     }
 
     fn handler(&self, manifest: &Manifest) -> Result<&Arc<dyn Handler>, ToolFailure> {

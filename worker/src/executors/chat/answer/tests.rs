@@ -40,7 +40,7 @@ fn the_first_error_is_told_with_the_shortest_pause() {
         ),
         (
             vec![
-                (Misconfigured, definite(Code::ToolError, None)),
+                (Misconfigured(401), definite(Code::ToolError, None)),
                 (Next, definite(Code::Unavailable, None)),
             ],
             OutcomeWord::DefiniteFailure,

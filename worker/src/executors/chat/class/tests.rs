@@ -9,6 +9,7 @@ fn the_table_says_what_follows_each_answer() {
     for (seen, expected) in [
         (SeenAnswer::Reply, Done),
         (SeenAnswer::Broken, Next),
+        (SeenAnswer::Silent, Next),
         (SeenAnswer::Unreadable, Next),
         (SeenAnswer::Failed, Next),
         (SeenAnswer::Empty, Next),
@@ -19,7 +20,7 @@ fn the_table_says_what_follows_each_answer() {
     for status in (100..600).filter(|status| !(200..300).contains(status)) {
         let expected = match status {
             408 | 409 | 425 | 429 | 500..=599 => [Next; 2],
-            401 | 403 | 404 | 100..=399 => [Misconfigured; 2],
+            401 | 403 | 404 | 100..=399 => [Misconfigured(status); 2],
             400 | 413 => [Stop, Larger],
             _other => [Stop; 2],
         };
@@ -118,20 +119,20 @@ fn what_no_route_answered_is_told_by_its_code() {
         (
             answer(401, said),
             Definite,
-            Code::ToolError,
+            Code::Unavailable,
             "the key [secret] is wrong",
         ),
         (
             answer(404, "<html>"),
             Definite,
-            Code::ToolError,
+            Code::Unavailable,
             "status 404",
         ),
         (
             answer(302, ""),
             Definite,
-            Code::ToolError,
-            "check the route's URL",
+            Code::Unavailable,
+            "its key, its model and its URL",
         ),
         (
             answer(422, said),
@@ -185,7 +186,7 @@ fn what_no_route_answered_is_told_by_its_code() {
             "larger than 1000 bytes",
         ),
     ] {
-        let JudgedAnswer::Failed(_, outcome) = judged(&answer) else {
+        let JudgedAnswer::Failed(_, outcome, _) = judged(&answer) else {
             panic!("{}", answer.status);
         };
         let failure = outcome.failure().unwrap();

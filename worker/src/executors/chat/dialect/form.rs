@@ -1,12 +1,79 @@
 //! What every dialect knows of its protocol, and how a reply is looked into.
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+use super::{
+    assembler::Assembler,
+    members::{is_filled, is_there, texts},
+    message::{OfferedTool, Speaker, ToolCall, ToolResult},
+};
 
 /// One vendor's form of requests and replies.
 pub(in crate::executors::chat) trait Dialect: Send + Sync {
     /// The members of a request that hold what was said so far.
     fn said(&self) -> &'static [&'static str];
+
+    /// The member of a request that has its messages.
+    fn messages(&self) -> &'static str {
+        "messages"
+    }
+
+    /// What a reply says, as messages of the next request.
+    fn said_by_model(&self, reply: &Map<String, Value>) -> Vec<Value>;
+
+    /// Who speaks in a message.
+    fn speaker(&self, message: &Value) -> Speaker;
+
+    /// The tools that a message calls.
+    fn calls<'m>(&self, message: &'m Value) -> Vec<ToolCall<'m>>;
+
+    /// The results of tools in a message: which call each is of, and what it says.
+    fn results<'m>(&self, message: &'m mut Value) -> Vec<ToolResult<'m>>;
+
+    /// The ids of the calls that a message has results of.
+    fn answered<'m>(&self, message: &'m Value) -> Vec<&'m str>;
+
+    /// What the user says in a message, in all of its parts.
+    fn user_texts<'m>(&self, message: &'m Value) -> Vec<&'m str> {
+        match self.speaker(message) {
+            Speaker::User => texts(message.get("content")).collect(),
+            Speaker::System | Speaker::Model | Speaker::Tool => Vec::new(),
+        }
+    }
+
+    /// A message of the user.
+    fn user_message(&self, text: &str) -> Value {
+        json!({"role": "user", "content": text})
+    }
+
+    /// Puts messages of one speaker in a row together, where the protocol has them alternate.
+    fn joined(&self, messages: Vec<Value>) -> Vec<Value> {
+        messages
+    }
+
+    /// A request with one message of the user.
+    fn question(&self, system: &str, text: &str) -> Map<String, Value> {
+        let system = json!({"role": "system", "content": system});
+        let mut request = Map::new();
+        request.insert(
+            "messages".to_owned(),
+            json!([system, self.user_message(text)]),
+        );
+        request
+    }
+
+    /// Adds a note of the system behind the messages of a request.
+    fn note(&self, request: &mut Map<String, Value>, text: &str);
+
+    /// A definition of a tool.
+    fn offered<'t>(&self, tool: &'t Value) -> OfferedTool<'t>;
+
+    /// The tools that the request says are to be called.
+    fn chosen<'r>(&self, request: &'r Map<String, Value>) -> Vec<&'r str>;
+
+    /// The texts of a reply that are the model's own.
+    fn own_texts<'r>(&self, reply: &'r mut Map<String, Value>) -> Vec<&'r mut String>;
 
     /// The members of a request that say how long the answer may be, in tokens.
     fn answer_limits(&self) -> &'static [&'static str];
@@ -32,6 +99,19 @@ pub(in crate::executors::chat) trait Dialect: Send + Sync {
 
     /// Other members of a request that have the vendor run something, and what they are named in `hosted_tools`.
     fn hosting(&self) -> &'static [(&'static str, &'static str)];
+
+    /// Whether a message stands for one that the vendor keeps.
+    fn refers_to_kept(&self, _request: &Map<String, Value>) -> bool {
+        false
+    }
+
+    /// Asks for the answer as a stream.
+    fn ask_for_stream(&self, request: &mut Map<String, Value>) {
+        request.insert("stream".to_owned(), Value::Bool(true));
+    }
+
+    /// What puts such a stream together.
+    fn assembler(&self) -> Box<dyn Assembler>;
 
     /// Whether a body with a status of success says that the request has failed.
     fn has_failed(&self, reply: &Map<String, Value>) -> bool {
@@ -67,6 +147,19 @@ pub(in crate::executors::chat) enum Finish {
     Other,
 }
 
+impl Finish {
+    /// Its word, as in results.
+    pub(in crate::executors::chat) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::ToolCalls => "tool_calls",
+            Self::Length => "length",
+            Self::Refusal => "refusal",
+            Self::Other => "other",
+        }
+    }
+}
+
 /// How many tokens a request took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(in crate::executors::chat) struct TokenUsage {
@@ -82,48 +175,4 @@ pub(in crate::executors::chat) struct TokenUsage {
     pub(in crate::executors::chat) reasoning: u64,
     /// Whether the vendor said nothing, so that these are guesses.
     pub(in crate::executors::chat) estimated: bool,
-}
-
-/// A count that the vendor gives; absent ones are none. More than 10^12 is no count.
-pub(super) fn count(usage: &Value, path: &str) -> u64 {
-    let counted = usage.pointer(path).and_then(Value::as_u64);
-    counted
-        .filter(|tokens| *tokens <= 1_000_000_000_000)
-        .unwrap_or(0)
-}
-
-/// The object with the vendor's count, if it has this member as a number.
-pub(super) fn counted<'r>(reply: &'r Map<String, Value>, member: &str) -> Option<&'r Value> {
-    let usage = reply.get("usage")?;
-    usage
-        .get(member)
-        .and_then(Value::as_u64)
-        .map(|_is_one| usage)
-}
-
-pub(super) fn is_there(value: Option<&Value>) -> bool {
-    value.is_some_and(|value| !value.is_null())
-}
-
-/// Whether it is a text, a list or an object with something in it.
-pub(super) fn is_filled(value: Option<&Value>) -> bool {
-    match value {
-        None | Some(Value::Null | Value::Bool(_) | Value::Number(_)) => false,
-        Some(Value::String(text)) => !text.is_empty(),
-        Some(Value::Array(items)) => !items.is_empty(),
-        Some(Value::Object(members)) => !members.is_empty(),
-    }
-}
-
-/// The text of a member.
-pub(super) fn word<'v>(value: &'v Value, member: &str) -> &'v str {
-    value
-        .get(member)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-}
-
-/// The items of a list; none of what is no list.
-pub(super) fn items(value: Option<&Value>) -> &[Value] {
-    value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }

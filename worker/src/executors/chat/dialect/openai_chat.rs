@@ -1,14 +1,102 @@
 //! OpenAI's Chat Completions, and the many servers that speak it.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use super::form::{Dialect, Finish, TokenUsage, count, counted, is_filled, is_there, items, word};
+use super::{
+    assembler::Assembler,
+    form::{Dialect, Finish, TokenUsage},
+    members::{call, chosen, count, counted, is_filled, is_there, items, push, tool, word},
+    message::{OfferedTool, Speaker, ToolCall, ToolResult},
+    openai_chat_stream::OpenaiChatStream,
+};
 
 pub(super) struct OpenaiChat;
 
 impl Dialect for OpenaiChat {
     fn said(&self) -> &'static [&'static str] {
         &["messages", "tools", "functions", "response_format"]
+    }
+
+    fn said_by_model(&self, reply: &Map<String, Value>) -> Vec<Value> {
+        let first = items(reply.get("choices")).first();
+        let message = first.and_then(|choice| choice.get("message"));
+        message.cloned().into_iter().collect()
+    }
+
+    fn speaker(&self, message: &Value) -> Speaker {
+        match word(message, "role") {
+            "system" | "developer" => Speaker::System,
+            "assistant" => Speaker::Model,
+            "tool" | "function" => Speaker::Tool,
+            _user => Speaker::User,
+        }
+    }
+
+    fn calls<'m>(&self, message: &'m Value) -> Vec<ToolCall<'m>> {
+        let calls = items(message.get("tool_calls")).iter();
+        let named = calls.map(|made| {
+            let kind = ["function", "custom"]
+                .iter()
+                .find_map(|kind| made.get(*kind));
+            call(made.get("id"), kind.and_then(|kind| kind.get("name")))
+        });
+        let old = message.get("function_call");
+        let old = old.map(|made| call(made.get("name"), made.get("name")));
+        named.chain(old).collect()
+    }
+
+    fn results<'m>(&self, message: &'m mut Value) -> Vec<ToolResult<'m>> {
+        let is_result = self.speaker(message) == Speaker::Tool;
+        let id = self.answered(message).concat();
+        let content = message.get_mut("content").filter(|_| is_result);
+        content
+            .into_iter()
+            .map(|content| ToolResult {
+                call: id.clone(),
+                content,
+            })
+            .collect()
+    }
+
+    fn answered<'m>(&self, message: &'m Value) -> Vec<&'m str> {
+        match word(message, "role") {
+            "tool" => vec![word(message, "tool_call_id")],
+            "function" => vec![word(message, "name")],
+            _others => Vec::new(),
+        }
+    }
+
+    fn note(&self, request: &mut Map<String, Value>, text: &str) {
+        // Not `developer`, which many servers that speak this protocol do not know.
+        push(
+            request,
+            "messages",
+            json!({"role": "system", "content": text}),
+        );
+    }
+
+    fn offered<'t>(&self, definition: &'t Value) -> OfferedTool<'t> {
+        let inner = ["function", "custom"]
+            .iter()
+            .find_map(|kind| definition.get(*kind));
+        inner.map(tool).unwrap_or_default()
+    }
+
+    fn chosen<'r>(&self, request: &'r Map<String, Value>) -> Vec<&'r str> {
+        chosen(request)
+    }
+
+    fn own_texts<'r>(&self, reply: &'r mut Map<String, Value>) -> Vec<&'r mut String> {
+        let choices = reply.get_mut("choices").and_then(Value::as_array_mut);
+        let messages = choices
+            .into_iter()
+            .flatten()
+            .filter_map(|choice| choice.get_mut("message"));
+        let texts = messages.filter_map(|message| match message.get_mut("content") {
+            Some(Value::String(text)) => Some(text),
+            _none => None,
+        });
+        texts.collect()
     }
 
     fn answer_limits(&self) -> &'static [&'static str] {
@@ -38,6 +126,27 @@ impl Dialect for OpenaiChat {
 
     fn hosting(&self) -> &'static [(&'static str, &'static str)] {
         &[("web_search_options", "web_search")]
+    }
+
+    fn ask_for_stream(&self, request: &mut Map<String, Value>) {
+        request.insert("stream".to_owned(), Value::Bool(true));
+        match request.get_mut("stream_options") {
+            Some(Value::Object(options)) => {
+                options.insert("include_usage".to_owned(), Value::Bool(true));
+            }
+            // Who says so has a server that does not know it.
+            Some(Value::Null) => {
+                request.remove("stream_options");
+            }
+            _none => {
+                let options = json!({"include_usage": true});
+                request.insert("stream_options".to_owned(), options);
+            }
+        }
+    }
+
+    fn assembler(&self) -> Box<dyn Assembler> {
+        Box::new(OpenaiChatStream::default())
     }
 
     fn has_failed(&self, reply: &Map<String, Value>) -> bool {
@@ -82,14 +191,14 @@ impl Dialect for OpenaiChat {
     }
 
     fn usage(&self, reply: &Map<String, Value>) -> Option<TokenUsage> {
-        let usage = counted(reply, "prompt_tokens")?;
-        let cached = count(usage, "/prompt_tokens_details/cached_tokens");
+        let usage = counted(reply, ["prompt_tokens", "completion_tokens"])?;
+        let cached = count(usage, "/prompt_tokens_details/cached_tokens")?;
         Some(TokenUsage {
-            input: count(usage, "/prompt_tokens"),
-            cached_input: cached.max(count(usage, "/prompt_cache_hit_tokens")),
-            cache_write: count(usage, "/prompt_tokens_details/cache_write_tokens"),
-            output: count(usage, "/completion_tokens"),
-            reasoning: count(usage, "/completion_tokens_details/reasoning_tokens"),
+            input: count(usage, "/prompt_tokens")?,
+            cached_input: cached.max(count(usage, "/prompt_cache_hit_tokens")?),
+            cache_write: count(usage, "/prompt_tokens_details/cache_write_tokens")?,
+            output: count(usage, "/completion_tokens")?,
+            reasoning: count(usage, "/completion_tokens_details/reasoning_tokens")?,
             estimated: false,
         })
     }

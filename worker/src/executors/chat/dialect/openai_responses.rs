@@ -1,14 +1,106 @@
 //! OpenAI's Responses.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use super::form::{Dialect, Finish, TokenUsage, count, counted, is_filled, is_there, items, word};
+use super::{
+    assembler::Assembler,
+    form::{Dialect, Finish, TokenUsage},
+    members::{
+        call, chosen, count, counted, is_filled, is_there, items, own_texts_of, push, tool, word,
+    },
+    message::{OfferedTool, Speaker, ToolCall, ToolResult},
+    openai_responses_stream::OpenaiResponsesStream,
+};
 
 pub(super) struct OpenaiResponses;
 
 impl Dialect for OpenaiResponses {
     fn said(&self) -> &'static [&'static str] {
         &["input", "instructions", "tools", "text"]
+    }
+
+    fn messages(&self) -> &'static str {
+        "input"
+    }
+
+    fn said_by_model(&self, reply: &Map<String, Value>) -> Vec<Value> {
+        output(reply).to_vec()
+    }
+
+    fn speaker(&self, item: &Value) -> Speaker {
+        match (word(item, "type"), word(item, "role")) {
+            ("message" | "", "system" | "developer") => Speaker::System,
+            ("message" | "", "assistant") => Speaker::Model,
+            ("message" | "", _user) => Speaker::User,
+            (kind, _) if is_result(kind) => Speaker::Tool,
+            _made => Speaker::Model,
+        }
+    }
+
+    fn calls<'m>(&self, item: &'m Value) -> Vec<ToolCall<'m>> {
+        let has_result = match word(item, "type") {
+            "mcp_approval_request" => Some(item.get("id")),
+            _others if is_call(item) => Some(item.get("call_id")),
+            _others => None,
+        };
+        let called = has_result.map(|id| call(id, item.get("name")));
+        called.into_iter().collect()
+    }
+
+    fn results<'m>(&self, item: &'m mut Value) -> Vec<ToolResult<'m>> {
+        let id = self.answered(item).concat();
+        // Of other tools the vendor has forms of its own.
+        let content = match word(item, "type") {
+            "function_call_output" | "custom_tool_call_output" => item.get_mut("output"),
+            _others => None,
+        };
+        content
+            .into_iter()
+            .map(|content| ToolResult {
+                call: id.clone(),
+                content,
+            })
+            .collect()
+    }
+
+    fn answered<'m>(&self, item: &'m Value) -> Vec<&'m str> {
+        match word(item, "type") {
+            "mcp_approval_response" => vec![word(item, "approval_request_id")],
+            kind if is_result(kind) => vec![word(item, "call_id")],
+            _others => Vec::new(),
+        }
+    }
+
+    fn question(&self, system: &str, text: &str) -> Map<String, Value> {
+        let mut request = Map::new();
+        request.insert("instructions".to_owned(), json!(system));
+        request.insert("input".to_owned(), json!([self.user_message(text)]));
+        request
+    }
+
+    fn note(&self, request: &mut Map<String, Value>, text: &str) {
+        push(
+            request,
+            "input",
+            json!({"role": "developer", "content": text}),
+        );
+    }
+
+    fn offered<'t>(&self, definition: &'t Value) -> OfferedTool<'t> {
+        tool(definition)
+    }
+
+    fn chosen<'r>(&self, request: &'r Map<String, Value>) -> Vec<&'r str> {
+        chosen(request)
+    }
+
+    fn own_texts<'r>(&self, reply: &'r mut Map<String, Value>) -> Vec<&'r mut String> {
+        let items = reply.get_mut("output").and_then(Value::as_array_mut);
+        let messages = items
+            .into_iter()
+            .flatten()
+            .filter(|item| word(item, "type") == "message");
+        own_texts_of(messages, "output_text")
     }
 
     fn answer_limits(&self) -> &'static [&'static str] {
@@ -43,9 +135,22 @@ impl Dialect for OpenaiResponses {
         }
     }
 
+    fn refers_to_kept(&self, request: &Map<String, Value>) -> bool {
+        let is_reference = |item: &Value| match item.get("type").and_then(Value::as_str) {
+            Some(kind) => kind == "item_reference",
+            // The type may be left out. A message has a role.
+            None => is_there(item.get("id")) && !is_there(item.get("role")),
+        };
+        items(request.get("input")).iter().any(is_reference)
+    }
+
     fn hosting(&self) -> &'static [(&'static str, &'static str)] {
         // A request that is kept at the vendor may name tools that nobody here sees.
         &[("prompt", "prompt")]
+    }
+
+    fn assembler(&self) -> Box<dyn Assembler> {
+        Box::new(OpenaiResponsesStream::default())
     }
 
     fn has_failed(&self, reply: &Map<String, Value>) -> bool {
@@ -93,13 +198,13 @@ impl Dialect for OpenaiResponses {
     }
 
     fn usage(&self, reply: &Map<String, Value>) -> Option<TokenUsage> {
-        let usage = counted(reply, "input_tokens")?;
+        let usage = counted(reply, ["input_tokens", "output_tokens"])?;
         Some(TokenUsage {
-            input: count(usage, "/input_tokens"),
-            cached_input: count(usage, "/input_tokens_details/cached_tokens"),
-            cache_write: count(usage, "/input_tokens_details/cache_write_tokens"),
-            output: count(usage, "/output_tokens"),
-            reasoning: count(usage, "/output_tokens_details/reasoning_tokens"),
+            input: count(usage, "/input_tokens")?,
+            cached_input: count(usage, "/input_tokens_details/cached_tokens")?,
+            cache_write: count(usage, "/input_tokens_details/cache_write_tokens")?,
+            output: count(usage, "/output_tokens")?,
+            reasoning: count(usage, "/output_tokens_details/reasoning_tokens")?,
             estimated: false,
         })
     }
@@ -114,6 +219,11 @@ fn status(reply: &Map<String, Value>) -> &str {
 
 fn output(reply: &Map<String, Value>) -> &[Value] {
     items(reply.get("output"))
+}
+
+/// Whether an item of this type is what somebody answered to a call of the model.
+fn is_result(kind: &str) -> bool {
+    kind.ends_with("_call_output") || kind == "mcp_approval_response"
 }
 
 /// Whether somebody has to do something for the item: a call of a tool that the vendor does not run is not done.

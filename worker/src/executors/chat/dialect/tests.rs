@@ -325,8 +325,14 @@ fn every_vendors_count_becomes_the_same_one() {
         (
             CHAT,
             json!({"prompt_tokens": 7, "completion_tokens": 1e2}),
-            Some(usage(7, 0, 0, 0, 0)),
+            None,
         ),
+        (
+            CHAT,
+            json!({"prompt_tokens": 7, "completion_tokens": 2_000_000_000_000_u64}),
+            None,
+        ),
+        (CHAT, json!({"prompt_tokens": 7}), None),
         (CHAT, json!({"prompt_tokens": "7"}), None),
         (CHAT, json!(null), None),
         (

@@ -35,6 +35,60 @@ fn what_is_fixed_wins_and_defaults_fill_up_and_numbers_stay_as_they_were_sent() 
 }
 
 #[test]
+fn a_stream_is_asked_for_with_its_count_of_tokens() {
+    for (protocol, sent, expected) in [
+        (
+            "openai_chat",
+            r#"{"stream":true}"#,
+            r#"{"model":"large-1","stream":true,"stream_options":{"include_usage":true}}"#,
+        ),
+        (
+            "openai_chat",
+            r#"{"stream":true,"stream_options":{"include_usage":false,"x":1.50}}"#,
+            r#"{"model":"large-1","stream":true,"stream_options":{"include_usage":true,"x":1.50}}"#,
+        ),
+        // Whether the vendor counts is not for the caller to say.
+        (
+            "openai_chat",
+            r#"{"stream":true,"stream_options":null}"#,
+            r#"{"model":"large-1","stream":true,"stream_options":{"include_usage":true}}"#,
+        ),
+        (
+            "openai_chat",
+            r#"{"stream":false,"stream_options":null}"#,
+            r#"{"model":"large-1","stream":false}"#,
+        ),
+        (
+            "anthropic",
+            r#"{"stream":true}"#,
+            r#"{"model":"large-1","stream":true}"#,
+        ),
+        (
+            "openai_responses",
+            r#"{"stream":true}"#,
+            r#"{"model":"large-1","stream":true}"#,
+        ),
+    ] {
+        let spec = spec(json!({"protocol": protocol}));
+        assert_eq!(made(&spec, sent).unwrap(), expected, "{protocol} {sent}");
+    }
+    let fixed = spec(json!({"fixed": {"stream_options": null}}));
+    for sent in [
+        r#"{"stream":true}"#,
+        r#"{"stream":true,"stream_options":{}}"#,
+    ] {
+        let expected = r#"{"model":"large-1","stream":true}"#;
+        assert_eq!(made(&fixed, sent).unwrap(), expected, "{sent}");
+    }
+    let spec = spec(json!({"defaults": {"stream": true}}));
+    assert!(made(&spec, "{}").unwrap().contains(r#""stream":true"#));
+    assert_eq!(
+        made(&spec, r#"{"stream":null}"#).unwrap(),
+        r#"{"model":"large-1","stream":null}"#
+    );
+}
+
+#[test]
 fn what_is_no_plain_read_is_refused() {
     use ChatProtocol::{Anthropic, OpenaiChat, OpenaiResponses};
     let tools = |tool: &str| format!(r#"{{"tools":[{{"type":"function","name":"f"}},{tool}]}}"#);
@@ -43,9 +97,10 @@ fn what_is_no_plain_read_is_refused() {
         (
             OpenaiChat,
             &[],
-            r#"{"stream":true}"#.to_owned(),
-            "does not stream",
+            r#"{"stream":"yes"}"#.to_owned(),
+            "`stream` is true or false",
         ),
+        (OpenaiChat, &[], r#"{"stream":true}"#.to_owned(), ""),
         (
             OpenaiChat,
             &[],
@@ -85,6 +140,24 @@ fn what_is_no_plain_read_is_refused() {
             &[],
             r#"{"conversation":{"id":"conv_1"}}"#.to_owned(),
             "conversation",
+        ),
+        (
+            OpenaiResponses,
+            &[],
+            r#"{"input":[{"type":"item_reference","id":"msg_1"}]}"#.to_owned(),
+            "vendor keeps",
+        ),
+        (
+            OpenaiResponses,
+            &[],
+            r#"{"input":[{"role":"user","content":"hi"},{"id":"msg_1"}]}"#.to_owned(),
+            "vendor keeps",
+        ),
+        (
+            OpenaiChat,
+            &[],
+            r#"{"tools":{"type":"web_search"}}"#.to_owned(),
+            "tools that are no list",
         ),
         (
             OpenaiResponses,
