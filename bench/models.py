@@ -4,10 +4,10 @@
     . ./.tools/env; "$TOOLFLEET_PYTHON" bench/models.py [--toolfleet PATH] [--streams-program PATH] [--calls 1000] [--streams 500] [--seconds 10]
 
 It starts `toolfleet dev` with one worker in a folder of its own, and a server of bench/floor (`model_streams`) that answers at once, or with
-50 chunks a second. It measures, in turn, plain calls of a model and of a tool with `executor: http` that asks the same server; how long the
-first chunk of a stream takes from the server to a subscriber of its session; and with so many streams at once the memory of the worker and its
+50 chunks a second. It measures, in turn, plain calls of a model, of one with every model interceptor on and nothing for them to do, and of a
+tool with `executor: http` that asks the same server; how long the first chunk of a stream takes from the server to a subscriber of its session; and with so many streams at once the memory of the worker and its
 processor's time, beside that of a bare relay through which the same bytes pass.
-Exit code 1 when a bound is missed: 1.4 of an http read at the median, 15 ms for the first chunk at the median, 200 MiB, 3 times the relay.
+Exit code 1 when a bound is missed: 1.4 of an http read at the median, 1.05 of a plain call with the interceptors, 15 ms for the first chunk at the median, 200 MiB, 3 times the relay.
 """
 
 import argparse
@@ -30,10 +30,17 @@ from client import Client
 from fleet import Dev, tool
 from followers import cpu_s, memory_mib
 
-PLAIN_RATIO, FIRST_CHUNK_MS, MEMORY_MIB, RELAY_RATIO = 1.4, 15, 200, 3
+PLAIN_RATIO, EDITED_RATIO, FIRST_CHUNK_MS, MEMORY_MIB, RELAY_RATIO = 1.4, 1.05, 15, 200, 3
 EVERY_MS, TURN = 20, 50
 ASKED = {"messages": [{"role": "user", "content": "Hello."}]}
 STREAMED = {**ASKED, "stream": True}
+# What has nothing to do here: the conversation is short, offers no tool, asks for no other, and its session has no list.
+EDITS = {
+    "delegates": [{"tool": "read_http", "keywords": [{"word": "invoice", "weight": 5}]}],
+    "tool_selection": {"max": 10},
+    "todo": {"directives": True},
+    "context": {"strategy": "hybrid"},
+}
 
 
 def started(program, *words):
@@ -51,22 +58,24 @@ def tools(port):
     url = f"http://127.0.0.1:{port}/v1/chat/completions"
     chat = {"chat": {"protocol": "openai_chat", "routes": [{"name": "main", "url": url, "model": "m"}]}}
     model = {"name": "ask_model", "version": 1, "description": "Answers a conversation.", "effect": "read", "executor": chat}
+    edited = {**model, "name": "ask_edited", **EDITS}
     fields = {"messages": {"type": "array", "items": {"type": "object"}, "description": "What was said"}}
     http = {"http": {"method": "POST", "url": url}}
-    return [model, tool("read_http", "read", http, fields)]
+    return [model, edited, tool("read_http", "read", http, fields)]
 
 
 async def one_ms(client, name):
     began = time.perf_counter()
-    answer = await client.call(name, ASKED)
+    headers = {"Toolfleet-Session": "plain", "Prefer": "wait=30"}
+    answer = await client.request(f"call.{name}", ASKED, headers, 40)
     took = (time.perf_counter() - began) * 1_000
     assert answer.body["state"] == "succeeded", answer.body
     return took
 
 
 async def plain_ms(client, calls):
-    """The medians of both, some calls of each in turn."""
-    took = {"read_http": [], "ask_model": []}
+    """The medians of the three, some calls of each in turn."""
+    took = {"read_http": [], "ask_model": [], "ask_edited": []}
     for name in took:
         for _ in range(TURN):
             await one_ms(client, name)
@@ -146,10 +155,12 @@ async def measured(given, folder):
         first = folder / "first"
         first.mkdir()
         async with Dev(os.path.abspath(given.toolfleet), first, tools(short_port), workers=1, settings=settings) as dev, Client(dev) as client:
-            http, model = await plain_ms(client, given.calls)
+            http, model, edited = await plain_ms(client, given.calls)
             say("http read, p50", http, "ms")
             say("model that answers at once, p50", model, "ms")
             say("that beside the http read", model / http, "", PLAIN_RATIO)
+            say("model with every interceptor and nothing to do, p50", edited, "ms")
+            say("that beside the plain call", edited / model, "", EDITED_RATIO)
             say("first chunk from the server to a subscriber, p50", await first_chunk_ms(client, 100, limit), "ms", FIRST_CHUNK_MS)
         second = folder / "second"
         second.mkdir()

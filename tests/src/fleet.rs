@@ -227,8 +227,8 @@ impl Fleet {
     ///
     /// It does not start.
     pub async fn add_dispatcher_with(&mut self, flags: &[&str]) -> &mut Process {
-        let mut process = self.dispatcher_of(&self.database, flags).await;
-        process.ready().await;
+        let start = async || self.dispatcher_of(&self.database, flags).await;
+        let process = Process::supervised(start).await;
         self.dispatchers.push(process);
         self.dispatchers.last_mut().expect("one was just added")
     }
@@ -260,7 +260,13 @@ impl Fleet {
     ///
     /// It does not start.
     pub async fn add_worker(&mut self, flags: &[&str]) -> &mut Process {
-        self.add_worker_with(Worker::builder(), flags).await
+        let start = async || {
+            let builder = Worker::builder();
+            self.worker_of(&self.database, builder, flags).await
+        };
+        let process = Process::supervised(start).await;
+        self.workers.push(process);
+        self.workers.last_mut().expect("one was just added")
     }
 
     /// Starts one more worker that has tools of its own, with these flags, and waits until it is ready.

@@ -66,7 +66,8 @@ impl Load {
                 while !stop.is_cancelled() {
                     let n = shared.begun.fetch_add(1, Ordering::Relaxed);
                     let call = calls[n % calls.len()].clone().key(&format!("load-{n}"));
-                    let answer = shared.insist(call).await;
+                    let (answer, repeated) = insist(call).await;
+                    shared.repeated.fetch_add(repeated, Ordering::Relaxed);
                     let mut answers = shared.answers.lock().expect("nobody panics with it");
                     answers.push(answer);
                     shared.answered.fetch_add(1, Ordering::Relaxed);
@@ -107,19 +108,22 @@ impl Load {
     }
 }
 
-impl Shared {
-    async fn insist(&self, call: Submission) -> Answer {
-        let began = Instant::now();
-        loop {
-            let answer = call.clone().patience(PATIENCE).try_wait().await;
-            match answer {
-                Some(answer) if !may_be_repeated(&answer) => return answer,
-                sent_away => {
-                    let waited = began.elapsed();
-                    assert!(waited < LONG, "nobody took it in {waited:?}: {sent_away:?}");
-                    self.repeated.fetch_add(1, Ordering::Relaxed);
-                    tokio::time::sleep(PAUSE).await;
-                }
+/// Makes a call that has a key until it is answered, and says how often it had to ask again.
+///
+/// # Panics
+///
+/// Nobody takes it in time.
+pub async fn insist(call: Submission) -> (Answer, usize) {
+    let (began, mut repeated) = (Instant::now(), 0);
+    loop {
+        let answer = call.clone().patience(PATIENCE).try_wait().await;
+        match answer {
+            Some(answer) if !may_be_repeated(&answer) => return (answer, repeated),
+            sent_away => {
+                let waited = began.elapsed();
+                assert!(waited < LONG, "nobody took it in {waited:?}: {sent_away:?}");
+                repeated += 1;
+                tokio::time::sleep(PAUSE).await;
             }
         }
     }

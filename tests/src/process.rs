@@ -12,6 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::wait::{LONG, until};
 
+/// How often one is started to which Postgres does not answer in time, and what such a one says last.
+const STARTS_MAX: usize = 10;
+const BUSY: &str = "Postgres did not answer: no answer in time";
+
 /// A dispatcher or worker that runs in this process. Dropping it is a kill.
 #[derive(Debug)]
 pub struct Process {
@@ -111,6 +115,26 @@ impl Process {
         if let Err(said) = self.starts().await {
             panic!("{} ended while it started: {said}", self.name);
         }
+    }
+
+    /// Starts a process and waits until it is ready. One to which Postgres did not answer in time is started again, as a supervisor
+    /// does: a machine may be that busy.
+    ///
+    /// # Panics
+    ///
+    /// It ends for another reason, or again and again for this one, or is not ready in time.
+    pub async fn supervised(start: impl AsyncFn() -> Self) -> Self {
+        for _ in 1..STARTS_MAX {
+            let mut process = start().await;
+            match process.starts().await {
+                Ok(()) => return process,
+                Err(said) if said.ends_with(BUSY) => {}
+                Err(said) => panic!("{} ended while it started: {said}", process.name),
+            }
+        }
+        let mut process = start().await;
+        process.ready().await;
+        process
     }
 
     /// Waits until it says that it is ready, or has ended before that: then with what it said.

@@ -10,6 +10,7 @@ use fleet::{
     store::{
         PgConnection, StoreError,
         tools::{self, Applied},
+        unknown_tools::unknown_tools,
     },
 };
 
@@ -50,10 +51,9 @@ pub(crate) async fn apply(
             Applied::Created => {
                 created = true;
                 tracing::info!(%tool, version, "applied a tool of this program");
-                let unknown = tools::unknown_in_policy(&mut *connection, manifest).await?;
-                if !unknown.is_empty() {
-                    // Another program may bring them.
-                    tracing::warn!("{}", tools::misspelt(manifest, &unknown));
+                for unknown in unknown_tools(&mut *connection, manifest).await? {
+                    // Another program may bring it.
+                    tracing::warn!("{}", unknown.sentence(manifest));
                 }
             }
             Applied::Unchanged => {}

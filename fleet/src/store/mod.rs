@@ -82,6 +82,7 @@ pub mod tool_role;
 pub mod tools;
 pub mod transaction;
 pub mod under_way;
+pub mod unknown_tools;
 mod waits;
 pub mod walk;
 pub mod watermark;

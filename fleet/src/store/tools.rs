@@ -249,42 +249,6 @@ pub async fn revisions(ledger: impl PgExecutor<'_>) -> Result<Revisions, StoreEr
     })
 }
 
-/// Which tools the policy of this manifest names that were never applied, in their order. One statement, and none without a policy;
-/// changes nothing.
-///
-/// # Errors
-///
-/// Postgres does not answer.
-pub async fn unknown_in_policy(
-    connection: &mut PgConnection,
-    manifest: &Manifest,
-) -> Result<Vec<ToolName>, StoreError> {
-    let Some(policy) = &manifest.policy else {
-        return Ok(Vec::new());
-    };
-    let named: Vec<&ToolName> = policy.named().collect();
-    let known: Vec<String> = sqlx::query_scalar(
-        "SELECT n.tool FROM unnest($1::text[]) AS n (tool) \
-         WHERE EXISTS (SELECT FROM toolfleet.tool_versions v WHERE v.tool = n.tool)",
-    )
-    .bind(named.iter().map(|tool| tool.as_str()).collect::<Vec<_>>())
-    .fetch_all(connection)
-    .await
-    .map_err(|error| StoreError::from_sqlx("look for tools that were never applied", error))?;
-    let is_unknown = |tool: &&ToolName| !known.iter().any(|known| known == tool.as_str());
-    Ok(named.into_iter().filter(is_unknown).cloned().collect())
-}
-
-/// A sentence for whoever applies a manifest whose policy names tools that were never applied.
-pub fn misspelt(manifest: &Manifest, unknown: &[ToolName]) -> String {
-    let names: Vec<&str> = unknown.iter().map(ToolName::as_str).collect();
-    format!(
-        "the policy of {} names {}, and no such tool was ever applied; is it misspelt?",
-        manifest.name,
-        names.join(", ")
-    )
-}
-
 /// Numbers that move when something changes: what a process has read at the same number is still so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Revisions {

@@ -67,14 +67,18 @@ impl Tool for Book {
 
 async fn fleet() -> Fleet {
     let mut fleet = Fleet::start(Spec::with([]).workers(0, &[])).await;
-    let builder = Worker::builder().tool(Book);
-    fleet.add_worker_with(builder, &["--queues", "book"]).await;
+    add_booking(&mut fleet).await;
     until_so("the tool to be known", async || {
         let tools = fleet.ask("toolfleet.v1.default.tools", &json!({})).await;
         tools.to_string().contains("\"book\"")
     })
     .await;
     fleet
+}
+
+async fn add_booking(fleet: &mut Fleet) {
+    let builder = Worker::builder().tool(Book);
+    fleet.add_worker_with(builder, &["--queues", "book"]).await;
 }
 
 /// The envelope of a call that asks.
@@ -146,13 +150,16 @@ async fn who_waits_for_a_call_is_asked_and_the_tool_goes_on_with_the_answer() {
 #[tokio::test]
 async fn the_same_answer_again_is_the_same_and_another_one_too_late() {
     let witness = Witness::start().await;
-    let fleet = fleet().await;
+    let mut fleet = fleet().await;
     let asked = asks(&fleet, "a", 2).await;
     let first = json!({"input": {"people": 4}});
+    // Nobody goes on with the call, and asks anew, before the answer is there twice.
+    fleet.workers[0].drain().await;
     for _ in 0..2 {
         let told = tell(&fleet, &asked, &first).await;
         assert_eq!(told.call_id(), asked.call_id(), "{}", *told);
     }
+    add_booking(&mut fleet).await;
     let call = asked.call_id();
     let standing = async || fleet.get(&json!({"call_id": call})).await;
     until_so("the second question", async || {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use fleet_tests::{
     fleet::{Fleet, Spec, counter},
     invariants,
+    load::insist,
     proxy::Proxy,
     raw::{BAD_HEADERS, RawClient, with_headers, without_headers},
     witness::Witness,
@@ -85,16 +86,17 @@ async fn malformed_requests_cost_a_neighbour_nothing() {
         let mut calls = JoinSet::new();
         for number in 0..NEIGHBOURS * SECONDS {
             every.tick().await;
-            let call = fleet.submit("look", &json!({"what": format!("n{number}")}));
-            calls.spawn(call.try_wait());
+            let what = format!("n{number}");
+            let call = fleet.submit("look", &json!({"what": what})).key(&what);
+            // A dispatcher that has no processor to itself sends callers away, who come again.
+            calls.spawn(insist(call));
         }
         calls.join_all().await
     };
     let ((), answers) = tokio::join!(flood, neighbour);
     let answered = answers
         .iter()
-        .flatten()
-        .filter(|answer| answer["state"] == "succeeded");
+        .filter(|(answer, _)| answer["state"] == "succeeded");
     assert_eq!(
         (answered.count(), wire.connections()),
         ((NEIGHBOURS * SECONDS) as usize, 1),

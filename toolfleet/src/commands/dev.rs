@@ -18,9 +18,9 @@ use fleet::{
         migrate::migrate,
         tokens::{self, NewToken, Scope},
         tools::{
-            Applied, apply, breaker_forced, fallback_unfit, misspelt, named_twice, preview_unfit,
-            probe_unfit, unknown_in_policy,
+            Applied, apply, breaker_forced, fallback_unfit, named_twice, preview_unfit, probe_unfit,
         },
+        unknown_tools::unknown_tools,
         workers::{self, Evidence, Fence},
     },
     tokens::NewSecret,
@@ -203,11 +203,11 @@ async fn apply_file(
                     "{}: {changed}applied as version {version}{own}{late}",
                     next.name
                 );
-                // Its file may come later.
-                let unknown = unknown_in_policy(&mut connection, &next).await?;
-                let misspelt = (!unknown.is_empty()).then(|| misspelt(&next, &unknown));
+                // Their files may come later.
+                let unknown = unknown_tools(&mut connection, &next).await?;
+                let unknown = unknown.iter().map(|one| one.sentence(&next));
                 let lines = std::iter::once(applied).chain(let_down);
-                return Ok(lines.chain(misspelt).collect());
+                return Ok(lines.chain(unknown).collect());
             }
             Applied::Unchanged => return Ok(Vec::new()),
             // Another program took it just now: look again.

@@ -402,6 +402,44 @@ async fn a_policy_names_tools_that_are_applied_before_it_or_with_it() {
     postgres.stop().await;
 }
 
+#[tokio::test]
+async fn names_of_tools_that_a_model_is_to_use_and_that_nobody_has_applied_are_told() {
+    let folder = folder();
+    let postgres = postgres(folder.path(), true).await;
+    migrate(&ledger(&postgres.url())).await.unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("look.yaml", LOOK);
+    let model = "name: ask_model\nversion: 1\ndescription: Answers a conversation.\neffect: read\n\
+        executor: {chat: {protocol: openai_chat, routes: [{name: main, url: 'https://models.example/v1', model: m}]}}\n\
+        delegates: [{tool: look, keywords: [{word: weather, weight: 5}]}, {tool: researcher, keywords: [{word: research, weight: 5}]}]\n\
+        tool_selection: {from: fleet, only: [look, lock], always: [find_tols]}\n\
+        context: {strategy: hybrid, summary_tool: sum_upp}\n";
+    write("model.yaml", model);
+    let mut command = program(&["tools", "apply", "model.yaml", "look.yaml"]);
+    command.current_dir(folder.path());
+    command.env("DATABASE_URL", postgres.url());
+    command.env("NATS_URL", "nats://127.0.0.1:1");
+    let applied = run(command);
+    assert_eq!(applied.code, 0, "{}{}", applied.out, applied.err);
+    let told: Vec<&str> = applied
+        .err
+        .lines()
+        .filter(|line| line.contains("ever applied"))
+        .collect();
+    let named = [
+        "delegates names researcher",
+        "tool_selection.only names lock",
+        "context.summary_tool names sum_upp",
+    ];
+    assert_eq!(told.len(), named.len(), "{}", applied.err);
+    for (line, named) in told.iter().zip(named) {
+        let says =
+            format!("ask_model: {named}, and no such tool was ever applied; is it misspelt?");
+        assert!(line.contains(&says), "{line}");
+    }
+    postgres.stop().await;
+}
+
 #[test]
 fn two_files_with_one_tool_are_a_problem_of_both_and_nothing_is_applied() {
     let folder = folder();

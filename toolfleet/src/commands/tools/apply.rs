@@ -9,9 +9,9 @@ use fleet::{
     store::{
         StoreError, askers, retire,
         tools::{
-            Applied, apply, breaker_forced, fallback_unfit, named_twice, preview_unfit,
-            probe_unfit, unknown_in_policy,
+            Applied, apply, breaker_forced, fallback_unfit, named_twice, preview_unfit, probe_unfit,
         },
+        unknown_tools::unknown_tools,
         workers,
     },
 };
@@ -92,6 +92,7 @@ impl Apply {
             name_retired(&done, &mut connection).await?;
             name_unguarded(&done, &mut connection).await?;
             name_let_down(&done, &mut connection).await?;
+            name_unknown(&done, &mut connection).await?;
             let tools: Vec<&Manifest> = done.iter().filter(is_there).map(|done| done.1).collect();
             servers::name_elsewhere(&tools, &done_servers, &mut connection).await?;
         }
@@ -209,8 +210,10 @@ async fn refuse_misspelt(
         let Ok(manifest) = &file.manifest else {
             continue;
         };
-        let unknown = unknown_in_policy(connection, manifest).await?;
-        let unknown = unknown.iter().filter(|tool| !here.contains(tool));
+        let unknown = unknown_tools(connection, manifest).await?;
+        let unknown = unknown.iter().filter(|one| one.is_of_policy());
+        let unknown = unknown.map(|one| &one.tool);
+        let unknown = unknown.filter(|tool| !here.contains(tool));
         let problems: Vec<ManifestProblem> = unknown.map(misspelt).collect();
         if !problems.is_empty() {
             file.manifest = Err(problems);
@@ -292,6 +295,16 @@ async fn name_let_down(done: &[Done<'_>], connection: &mut PgConnection) -> anyh
         }
         for one in askers::let_down(connection, manifest).await? {
             output::warn(&one.sentence(manifest));
+        }
+    }
+    Ok(())
+}
+
+/// Reports which tools these versions name that were never applied: their files may come later.
+async fn name_unknown(done: &[Done<'_>], connection: &mut PgConnection) -> anyhow::Result<()> {
+    for (_path, manifest, _) in done.iter().filter(is_there) {
+        for unknown in unknown_tools(connection, manifest).await? {
+            output::warn(&unknown.sentence(manifest));
         }
     }
     Ok(())

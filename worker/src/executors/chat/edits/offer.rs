@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::{
     super::{dialect::Dialect, estimate},
     interceptor::{Edit, ModelInterceptor, ModelRequest},
-    tool_selection::{found, select},
+    tool_selection::{Selected, found, select},
 };
 
 /// `tool_selection`, for one call.
@@ -40,8 +40,8 @@ impl ModelInterceptor for ToolOffer<'_> {
         bound.extend(self.hinted.as_deref());
         bound.extend(dialect.chosen(request.original));
         bound.extend(called(dialect, request.original).map(|call| call.1));
-        let kept = select(self.spec, &said, &offered, &bound);
-        if kept.is_none() && self.of_fleet.is_empty() {
+        let selected = select(self.spec, &said, &offered, &bound);
+        if !matches!(selected, Selected::Kept(_)) && self.of_fleet.is_empty() {
             return None;
         }
         // Where nothing is known of what is needed, the way to the fleet's tools stands for more of them than may be chosen.
@@ -51,7 +51,11 @@ impl ModelInterceptor for ToolOffer<'_> {
             let is_always = self.spec.always.iter().any(|always| always == name);
             is_few || *place < own.len() || is_always || name == FIND_TOOLS || bound.contains(name)
         };
-        let kept = kept.unwrap_or_else(|| (0..all.len()).filter(stays).collect());
+        let kept = match selected {
+            Selected::Kept(kept) => kept,
+            Selected::All => (0..all.len()).collect(),
+            Selected::Unknown => (0..all.len()).filter(stays).collect(),
+        };
         let tools: Vec<Value> = kept.iter().map(|place| all[*place].clone()).collect();
         let names: Vec<&str> = kept
             .iter()

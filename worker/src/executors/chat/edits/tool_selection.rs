@@ -16,11 +16,21 @@ use crate::{
     relevance::{RankedTools, SaidWords, ToolWords},
 };
 
-/// The places of the tools that stay, in the order of the request; `None`: all of them.
+/// Which tools stay.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::executors::chat) enum Selected {
+    /// All: there are no more than may be chosen.
+    All,
+    /// Nothing is known of what is needed.
+    Unknown,
+    /// Those at these places, in the order of the request.
+    Kept(Vec<usize>),
+}
+
+/// Chooses the tools that stay.
 ///
 /// Beside those that stay in any case at most `max` names are chosen: those that fit best what the user has said in all messages, of
-/// equals those with the rarer words, and then the first. Where none fits, or one word alone speaks for those that do, all stay: nothing
-/// is known.
+/// equals those with the rarer words, and then the first. Where none fits, or one word alone speaks for those that do, nothing is known.
 ///
 /// In any case stay what is in `bound` (what `tool_choice` names, what the conversation has called, what `find_tools` has named), what
 /// the manifest says, `find_tools` itself where the fleet's tools are added, and what has no name. A name that stands twice is one.
@@ -29,37 +39,41 @@ pub(in crate::executors::chat) fn select(
     said: &[&str],
     offered: &[OfferedTool<'_>],
     bound: &HashSet<&str>,
-) -> Option<Vec<usize>> {
+) -> Selected {
     let always: HashSet<&str> = selection.always.iter().map(String::as_str).collect();
     let stays = |name: &str| {
         bound.contains(name)
             || always.contains(name)
             || (selection.is_from_fleet() && name == FIND_TOOLS)
     };
-    let mut free = Vec::new();
-    let mut names = Vec::new();
-    for tool in offered {
-        if let Some(name) = tool.name.filter(|name| !stays(name)) {
-            free.push(ToolWords::of(name, tool.description));
-            names.push(name);
-        }
-    }
+    let named = offered.iter().filter_map(|tool| Some((tool.name?, tool)));
+    let free: Vec<_> = named.filter(|(name, _)| !stays(name)).collect();
     let max = selection.max as usize;
-    if names.iter().collect::<HashSet<_>>().len() <= max {
-        return None;
+    if free
+        .iter()
+        .map(|(name, _)| name)
+        .collect::<HashSet<_>>()
+        .len()
+        <= max
+    {
+        return Selected::All;
     }
-    let ranked = RankedTools::of(&SaidWords::of(said), &free);
+    let words = free
+        .iter()
+        .map(|(name, tool)| ToolWords::of(name, tool.description));
+    let words: Vec<_> = words.collect();
+    let ranked = RankedTools::of(&SaidWords::of(said), &words);
     if !ranked.is_sure {
-        return None;
+        return Selected::Unknown;
     }
     let mut chosen = HashSet::new();
     for place in ranked.places {
         if chosen.len() < max {
-            chosen.insert(names[place]);
+            chosen.insert(free[place].0);
         }
     }
     if chosen.is_empty() {
-        return None;
+        return Selected::Unknown;
     }
     let is_kept = |tool: &OfferedTool<'_>| {
         let name = tool.name;
@@ -67,7 +81,7 @@ pub(in crate::executors::chat) fn select(
     };
     let kept = offered.iter().enumerate();
     let kept = kept.filter(|(_, tool)| is_kept(tool)).map(|(n, _)| n);
-    Some(kept.collect())
+    Selected::Kept(kept.collect())
 }
 
 /// The tools that an answer of `find_tools` names, at most as many as it has; the answer by itself, or as the result of its call. Any

@@ -23,7 +23,10 @@ fn offered<'r>(names: &[&'r str]) -> Vec<OfferedTool<'r>> {
 fn kept<'r>(changes: &Value, said: &[&str], names: &[&'r str], bound: &[&str]) -> Vec<&'r str> {
     let bound = bound.iter().copied().collect();
     let kept = select(&spec(changes), said, &offered(names), &bound);
-    let kept = kept.unwrap_or_else(|| (0..names.len()).collect());
+    let kept = match kept {
+        Selected::Kept(kept) => kept,
+        Selected::All | Selected::Unknown => (0..names.len()).collect(),
+    };
     kept.into_iter().map(|n| names[n]).collect()
 }
 
@@ -98,6 +101,22 @@ fn those_that_fit_stay_in_the_order_of_the_request_with_those_that_are_bound() {
 }
 
 #[test]
+fn few_enough_tools_are_not_the_same_as_nothing_to_go_by() {
+    let names = ["list_cats", "buy_house", "find_tools"];
+    let of_fleet = |max| spec(&json!({"from": "fleet", "max": max}));
+    for (max, said, bound, expected) in [
+        (2, "hello", &[][..], Selected::All),
+        (1, "hello", &["buy_house"], Selected::All),
+        (1, "hello", &[], Selected::Unknown),
+        (1, "feed the cats", &[], Selected::Kept(vec![0, 2])),
+    ] {
+        let bound = bound.iter().copied().collect();
+        let selected = select(&of_fleet(max), &[said], &offered(&names), &bound);
+        assert_eq!(selected, expected, "{max} {said} {bound:?}");
+    }
+}
+
+#[test]
 fn a_name_that_stands_twice_stays_or_goes_as_a_whole_and_takes_one_place() {
     let names = [
         "feed_cats",
@@ -125,7 +144,10 @@ fn two_thousand_tools_and_a_long_conversation_are_no_matter() {
     let tools: Vec<_> = tools.collect();
     let text = "Feed the hens of the house, 请喂养房子里的鸡。".repeat(20_000);
     let begun = Instant::now();
-    let kept = select(&spec(&json!({})), &[&text], &tools, &HashSet::new()).unwrap();
+    let kept = select(&spec(&json!({})), &[&text], &tools, &HashSet::new());
+    let Selected::Kept(kept) = kept else {
+        panic!("{kept:?}")
+    };
     assert!(begun.elapsed() < Duration::from_secs(20));
     assert_eq!(kept.len(), 10);
     assert!(kept.iter().all(|n| names[*n].starts_with("hen_")));
@@ -169,7 +191,7 @@ proptest! {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let bound: HashSet<&str> = bound.iter().map(String::as_str).collect();
         let offered = offered(&names);
-        if let Some(kept) = select(&spec(&json!({ "max": max })), &[&said], &offered, &bound) {
+        if let Selected::Kept(kept) = select(&spec(&json!({ "max": max })), &[&said], &offered, &bound) {
             prop_assert!(kept.is_sorted_by(|one, other| one < other));
             let kept: HashSet<usize> = kept.into_iter().collect();
             for (n, name) in names.iter().enumerate() {

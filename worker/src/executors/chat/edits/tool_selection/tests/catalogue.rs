@@ -70,8 +70,13 @@ fn the_tool_that_is_needed_stays_for_ninety_nine_of_a_hundred_questions() {
             .collect();
         let said: Vec<&str> = question.said.iter().map(String::as_str).collect();
         let kept = select(&selection, &said, &offered, &HashSet::new());
-        unchanged += usize::from(kept.is_none());
-        let kept = kept.unwrap_or_else(|| (0..tools.len()).collect());
+        let kept = match kept {
+            Selected::Kept(kept) => kept,
+            Selected::All | Selected::Unknown => {
+                unchanged += 1;
+                (0..tools.len()).collect()
+            }
+        };
         if !kept.iter().any(|n| tools[*n].name == question.needs) {
             lost.push(format!("{}: {}", question.needs, question.said.join(" / ")));
         }
