@@ -1,5 +1,6 @@
 """The protocol `openai_chat`: POST /v1/chat/completions."""
 
+import re
 import time
 import uuid
 
@@ -87,14 +88,42 @@ def check_message(place, message):
         words = f"Invalid '{name}': empty array. Expected an array with minimum length 1, but got an empty array instead."
         raise Refusal(400, words, param=name, code="empty_array")
     for n, call in enumerate(calls or []):
-        if not isinstance(call.get("function", {}).get("arguments", ""), str):
-            name = f"messages[{place}].tool_calls[{n}].function.arguments"
-            words = f"Invalid type for '{name}': expected a string, but got an object instead."
-            raise Refusal(400, words, param=name, code="invalid_type")
+        check_call(f"messages[{place}].tool_calls[{n}]", call)
+    ids = [call["id"] for call in calls or []]
+    for one in ids:
+        if ids.count(one) > 1:
+            name = f"messages[{place}].tool_calls"
+            raise Refusal(400, f"Invalid '{name}': duplicate value '{one}' for 'id'.", param=name, code="invalid_value")
     spoken = message["role"] == "assistant" and (calls or message.get("refusal") or message.get("function_call"))
     if message.get("content") is None and not spoken:
         words = "Invalid value for 'content': expected a string, got null."
         raise Refusal(400, words, param=f"messages.[{place}].content")
+
+
+def check_call(name, call):
+    """What a tool call must have. Those of the type `custom` are taken as they are."""
+    kind, function = call.get("type"), call.get("function")
+    if kind not in ("function", "custom", None):
+        words = f"Invalid value: '{kind}'. Supported values are: 'function' and 'custom'."
+        raise Refusal(400, words, param=f"{name}.type", code="invalid_value")
+    needed = {"id": call.get("id"), "type": kind}
+    if kind != "custom":
+        function = function if isinstance(function, dict) else {}
+        needed |= {"function.name": function.get("name"), "function.arguments": function.get("arguments")}
+    for field, value in needed.items():
+        if value is None:
+            words = f"Missing required parameter: '{name}.{field}'."
+            raise Refusal(400, words, param=f"{name}.{field}", code="missing_required_parameter")
+        if not isinstance(value, str):
+            words = f"Invalid type for '{name}.{field}': expected a string, but got an object instead."
+            raise Refusal(400, words, param=f"{name}.{field}", code="invalid_type")
+    tool, name = needed.get("function.name", "custom"), f"{name}.function.name"
+    if len(tool) > 64:
+        words = f"Invalid '{name}': string too long. Expected a string with maximum length 64, but got one with length {len(tool)} instead."
+        raise Refusal(400, words, param=name, code="string_above_max_length")
+    if not re.fullmatch("[a-zA-Z0-9_-]+", tool):
+        words = f"Invalid '{name}': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
+        raise Refusal(400, words, param=name, code="invalid_value")
 
 
 def all_answered(open_calls, place):

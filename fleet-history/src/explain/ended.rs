@@ -373,6 +373,10 @@ fn failed(facts: &Facts, history: &EndedFacts) -> Explanation {
              then a new call of it fails, too",
             facts.tool
         ),
+        Some(Code::BudgetExceeded) => format!(
+            "a new version of {} with a larger budget, or of a day's the next day by UTC (docs/errors/{code}.md); until then a new call fails, too",
+            facts.tool
+        ),
         _other => {
             format!("docs/errors/{code}.md says what that means and what to do{longer}; {again}")
         }

@@ -9,7 +9,7 @@ from collections import namedtuple
 from pathlib import Path
 
 from client import Client
-from fleet import PYTHON, tool
+from fleet import PYTHON, command, tool
 from waiting import check, until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -37,7 +37,7 @@ async def prove(proof):
             for part in (
                 never_stops, the_same_for_ever, fails_for_ever, tools_that_are_not, answers_nothing, breaks_off, is_in_doubt,
                 has_another_task, is_taken_back, rests_too_long, two_at_once, goes_too_deep, is_too_late, is_called_wrongly,
-                counts_too_far, wishes_brokenly, says_it_in_parts, has_a_fault,
+                counts_too_far, wishes_brokenly, says_it_in_parts, has_a_fault, is_paused, is_stopped_while_it_is_down,
             ):  # fmt: skip
                 await part(scene)
 
@@ -81,9 +81,10 @@ def tools(proof, url):
     task = {"task": {"type": "string"}}
     deeper = tool("research", "idempotent", {"nats": {"subject": "tools.research"}}, task, ["task"], timeout="30s", idempotency={"valid_for": "24h"})
     later = {**deeper, "name": "research_later", "completion": {"wait": "1m"}, "deadline": "2m"}
+    small = {**later, "name": "research_small", "output_limit": 1000}
     slow = tool("slow", "read", [*PYTHON, "-c", SLOW], timeout="90s", deadline="2m")
     long = tool("long", "read", [*PYTHON, "-c", LONG])
-    return [model, tool("look", "read", echo), long, failing, dying, slow, deeper, later]
+    return [model, {**model, "name": "ask_helper"}, tool("look", "read", echo), long, failing, dying, slow, deeper, later, small]
 
 
 def wish(name, arguments=None):
@@ -236,6 +237,12 @@ async def is_in_doubt(scene):
     answered(await scene.run("doubt"), "Not sure.")
     check(len(await scene.asked()) == before, "the model was asked again because a doubt was settled")
     scene.note("in doubt: told to the model, not sent again; settled in between, the same run finds the same answer")
+    twice = [wish("dies", '{"n": 3}'), wish("dies", '{"n":3}'), wish("look", {"n": 4})]
+    await scene.play({"match": {"turn": 1}, "answer": {"tool_calls": twice}}, {"answer": {"text": "Not sure."}})
+    answered(await scene.run("doubt-at-once"), "Not sure.")
+    died, calls = (scene.proof.folder / "died").stat().st_size, await scene.calls("doubt-at-once")
+    check(died == 3 and calls.count("dies: in_doubt") == 1, f"it ran {died - 2} times: {calls}")
+    scene.note(f"the same wish twice in one answer: {', '.join(calls)}")
 
 
 async def settled(scene, note):
@@ -321,8 +328,9 @@ async def goes_too_deep(scene):
 async def refuses_strangers(scene):
     """Who may publish to the service's subject can neither choose its files nor its depth."""
     connection, good = await scene.client.connected(), {"Toolfleet-Call-Id": "0" * 36, "Toolfleet-Tenant": "default", "Toolfleet-Completion-Token": "t"}
-    deep, odd = json.dumps({"agent": {"depth": -9}}), json.dumps({"agent": {"path": "a b"}})
-    for wrong in ({"Toolfleet-Call-Id": "../../" + "0" * 30}, {"Toolfleet-Meta": deep}, {"Toolfleet-Meta": odd}, {"Toolfleet-Meta": "[1]"}):
+    metas = [json.dumps({"agent": agent}) for agent in ({"depth": -9}, {"path": "a b"}, {"until": "2030-01-01\r\nX: y"}, {"until": 5})]
+    wrongs = [{"Toolfleet-Meta": meta} for meta in [*metas, "[1]"]]
+    for wrong in [*wrongs, {"Toolfleet-Call-Id": "../../" + "0" * 30}, {"Toolfleet-Tenant": "a.b"}]:
         answer = await connection.request("tools.research", b'{"task": "t"}', timeout=10, headers={**good, **wrong})
         check(answer.headers["Nats-Service-Error-Code"] == "400", f"{wrong}: {answer.headers} {answer.data}")
     check(not list((scene.proof.folder / "jobs").iterdir()), "a stranger's job is kept")
@@ -388,6 +396,17 @@ async def wishes_brokenly(scene):
     answered(await scene.run("broken-then-well"), "Well.")
     ids = [message["tool_call_id"] for message in (await scene.asked())[-1]["messages"] if message["role"] == "tool"]
     check(len(set(ids)) == len(ids) == len(wishes) + 1, f"{ids}")
+    call = {"id": "x", "type": "function", "function": {"name": "look", "arguments": '{"n": 9}'}}
+    for run, calls in (
+        ("broken-ids", [call, call]),
+        ("broken-one-id", [{**call, "id": "call_1"}, {**call, "id": None}]),
+        ("broken-type", [{**call, "type": None}]),
+        ("broken-arguments", [{**call, "function": {"name": "look"}}]),
+        ("broken-name", [{**call, "function": {"name": "lo ok/" + "k" * 99, "arguments": "{}"}}]),
+        ("broken-no-name", [{**call, "function": {"arguments": "{}"}}]),
+    ):
+        await scene.play({"match": {"turn": 1}, "fault": raw(calls)}, {"answer": {"text": "Sorry."}})
+        answered(await scene.run(run), "Sorry.")
     scene.note("wishes that are none: each is told so; arguments as an object are sent as JSON, and a call without an id has one")
 
 
@@ -423,3 +442,67 @@ async def has_a_fault(scene):
 
 async def forgotten(jobs):
     return not list(jobs.iterdir())
+
+
+@contextlib.asynccontextmanager
+async def serving(scene, *words):
+    """The service of sub-agents; what it leaves is a crash."""
+    service = await scene.start("serve", *words)
+    try:
+        check(await asyncio.wait_for(service.stdout.readline(), 30), "the service did not start")
+        yield service
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            service.kill()
+        await service.wait()
+
+
+def handing(name):
+    return {"match": {"role": "user", "text": "hand"}, "answer": {"tool_calls": [wish(name, {"task": "Try."})]}}
+
+
+async def is_paused(scene):
+    """A sub-agent whose model is paused waits, and one whose answer its tool does not take says so."""
+    jobs = scene.proof.folder / "paused-jobs"
+    async with serving(scene, "--tool", "ask_helper", "--jobs", str(jobs)):
+        await scene.play(handing("research_later"), {"answer": {"text": "Done."}})
+        await command(scene.dev, "control", "pause", "--tool=ask_helper", "--refuse", "--actor=proof", "--note=as a proof")
+        run = asyncio.create_task(scene.run("paused", task="hand it on"))
+        await until("the sub-agent waits", lambda: counted(scene, "paused", "research_later: awaiting_client", 1), 30)
+        await asyncio.sleep(2)
+        check(await counted(scene, "paused", "research_later: awaiting_client", 1), f"{await scene.calls('paused')}")
+        await command(scene.dev, "control", "resume", "--tool=ask_helper", "--actor=proof", "--note=done")
+        answered(await run, "Done.")
+        [result] = await scene.handed()
+        check(result["result"]["answer"] == "Done.", f"{result}")
+        scene.note(f"a sub-agent whose model was paused: {', '.join(await scene.calls('paused'))}")
+        large = {"match": {"role": "user", "text": "Try"}, "answer": {"text": "x" * 2000}}
+        await scene.play(handing("research_small"), large, {"answer": {"text": "Done."}})
+        answered(await scene.run("large", task="hand it on"), "Done.")
+        [result] = await scene.handed()
+        check(result["result"]["error"]["code"] == "too_large", f"{result}")
+        await until("the job is forgotten", lambda: forgotten(jobs), 30)
+        scene.note(f"an answer larger than its tool allows: {result['result']['error']['message']}")
+
+
+async def is_stopped_while_it_is_down(scene):
+    """A sub-agent is killed, its call is taken back, and it is started again: it takes back what it had begun, and sends nothing."""
+    jobs = scene.proof.folder / "down-jobs"
+    rules = [handing("research_later"), {"match": {"turn": 1}, "answer": {"tool_calls": [wish("look", {"n": 1})]}}]
+    await scene.play(*rules, {"answer": {"tool_calls": [wish("slow")]}})
+    async with serving(scene, "--jobs", str(jobs)):
+        agent = await scene.start("run", "--run", "down", "--task", "hand it on")
+        await until("the wish of the sub-agent runs", lambda: counted(scene, "down", "slow: running", 1), 30)
+    agent.send_signal(signal.SIGINT)
+    await asyncio.wait_for(agent.communicate(), RUN_SECONDS)
+    await until("its call is in doubt", lambda: counted(scene, "down", "research_later: in_doubt", 1), 30)
+    check(await counted(scene, "down", "slow: running", 1), f"{await scene.calls('down')}")
+    before = len(await scene.asked())
+    (jobs / "broken.json").write_text("{")
+    async with serving(scene, "--jobs", str(jobs)):
+        await until("the wish is taken back", lambda: counted(scene, "down", "slow: cancelled", 1), 30)
+        await until("its call says so", lambda: counted(scene, "down", "research_later: succeeded", 1), 30)
+        (jobs / "broken.json").unlink()
+        await until("the job is forgotten", lambda: forgotten(jobs), 30)
+    check(len(await scene.asked()) == before, "the model was asked though nobody waits")
+    scene.note(f"taken back while its sub-agent was down: {', '.join(await scene.calls('down'))}")

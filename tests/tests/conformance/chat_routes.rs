@@ -315,9 +315,10 @@ async fn where_all_fail_the_first_error_is_told_with_the_shortest_pause() {
         .ask_in(vendor, &routes, &vendor.request("late"), context)
         .await;
     assert_eq!(came.failed(), (OutcomeWord::Unknown, Some(Code::Timeout)));
+    // The route at which it was over is told last.
     assert_eq!(
         came.details()["tried"],
-        json!([{"route": "a", "code": "unavailable", "status": 500}])
+        json!([{"route": "a", "code": "unavailable", "status": 500}, {"route": "b", "code": "timeout"}])
     );
 
     // A port on which nothing listens: nothing was sent, unless another route was asked.

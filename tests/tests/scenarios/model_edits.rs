@@ -240,7 +240,10 @@ async fn a_model_is_told_the_list_of_its_session_and_writes_it() {
     );
     let messages = last(&server).await["messages"].clone();
     let note = messages[1]["content"].as_str().unwrap();
-    assert!(note.ends_with("- t1 [pending] Book the hotel"), "{note}");
+    assert!(
+        note.ends_with("- t1 [pending] \"Book the hotel\""),
+        "{note}"
+    );
     // Another session has a list of its own, and a call without one has none: its text is text.
     for session in [None, Some("other")] {
         let answer = ask("and now?", session).await;

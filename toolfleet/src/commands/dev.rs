@@ -10,7 +10,7 @@ use clap::Parser;
 use fleet::{
     canonical,
     config::{BusArgs, ConfigError, ParentArgs},
-    ids::WorkerId,
+    ids::{ToolName, WorkerId},
     manifest::{AnyManifest, ExecutorSpec, Manifest, McpServer},
     process::asked_to_stop,
     store::{
@@ -203,9 +203,13 @@ async fn apply_file(
                     "{}: {changed}applied as version {version}{own}{late}",
                     next.name
                 );
-                // Their files may come later.
                 let unknown = unknown_tools(&mut connection, &next).await?;
-                let unknown = unknown.iter().map(|one| one.sentence(&next));
+                let beside = match unknown.is_empty() {
+                    true => Vec::new(),
+                    false => tools_beside(&file),
+                };
+                let unknown = unknown.iter().filter(|one| !beside.contains(&one.tool));
+                let unknown = unknown.map(|one| one.sentence(&next));
                 let lines = std::iter::once(applied).chain(let_down);
                 return Ok(lines.chain(unknown).collect());
             }
@@ -223,6 +227,18 @@ async fn apply_file(
         "others keep applying new versions of {} at this moment",
         manifest.name
     )
+}
+
+/// The tools of all files in the folder of this one: they are applied one after the other.
+fn tools_beside(file: &Path) -> Vec<ToolName> {
+    let folder = file.parent().and_then(|folder| folder.read_dir().ok());
+    let files = folder.into_iter().flatten().flatten();
+    let read = files.filter_map(|file| files::read(&file.path()).ok());
+    let tools = read.filter_map(|manifest| match manifest {
+        AnyManifest::Tool(manifest) => Some(manifest.name),
+        AnyManifest::McpServer(_) => None,
+    });
+    tools.collect()
 }
 
 /// Applies a manifest of an MCP server under its own version; the fleet sees it within a second.

@@ -59,7 +59,8 @@ fn cells(row: ListedInterceptor) -> Vec<String> {
         },
         row.fails.unwrap_or_else(none),
         modes,
-        row.workers.to_string(),
+        // Those of the engine come from no worker's program.
+        row.order.map_or_else(none, |_| row.workers.to_string()),
         row.calls.to_string(),
         row.refused.to_string(),
         row.waited.to_string(),

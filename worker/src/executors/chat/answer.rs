@@ -84,10 +84,14 @@ impl TriedRoutes {
         self.tried.push(TriedRoute::skipped(route, why));
     }
 
+    /// A route with which the attempt was over, as its timeout is.
+    pub(super) fn last(&mut self, route: &ChatRoute, outcome: &Outcome) {
+        let failed = |failure| TriedRoute::failed(route, failure);
+        self.tried.extend(outcome.failure().map(failed));
+    }
+
     pub(super) fn fail(&mut self, route: &ChatRoute, verdict: RouteVerdict, outcome: Outcome) {
-        if let Some(failure) = outcome.failure() {
-            self.tried.push(TriedRoute::failed(route, failure));
-        }
+        self.last(route, &outcome);
         self.failures.push((verdict, outcome));
     }
 

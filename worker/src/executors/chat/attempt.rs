@@ -207,7 +207,10 @@ impl ChatAttempt {
                 .fill(self.dialect, sent, &exchange, &self.sender.secrets)
                 .await;
             match exchange.answer {
-                RouteAnswer::Over(outcome) => return tried.over(outcome),
+                RouteAnswer::Over(outcome) => {
+                    tried.last(route, &outcome);
+                    return tried.over(outcome);
+                }
                 RouteAnswer::Judged(JudgedAnswer::Reply(mut reply)) => {
                     let telling = self
                         .edits

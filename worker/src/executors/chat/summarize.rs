@@ -93,14 +93,21 @@ impl ChatAttempt {
                 is_new: true,
             });
         }
+        let rests = self.edits.rests();
         let summarizer = match summarizer {
             Ok(summarizer) => summarizer,
-            Err(why) => return SummaryFound::Missing(why),
+            Err(why) => {
+                let without = FailedSummary::Without(tenant.clone(), tool.clone());
+                if rests.of(&without).is_none() {
+                    tracing::warn!(%tool, why, "no tool can write the summaries of a tool's conversations, which go on without");
+                    rests.begin(without, why);
+                }
+                return SummaryFound::Missing(why);
+            }
         };
-        let rests = self.edits.rests();
         let (by, of) = (
             FailedSummary::By(tenant.clone(), summarizer.tool.clone()),
-            FailedSummary::Of(new.hash),
+            FailedSummary::Of(tenant.clone(), summarizer.tool.clone(), new.hash),
         );
         if let Some(why) = rests.of(&of).or_else(|| rests.of(&by)) {
             return SummaryFound::Missing(why);
@@ -108,6 +115,7 @@ impl ChatAttempt {
         let text = match Box::pin(summarizer.write(&new, context)).await {
             Ok(text) => text,
             Err(NoSummary::Unfit(why)) => {
+                tracing::warn!(%tool, summary_tool = %summarizer.tool, why, "an answer was no summary; its conversation goes on without for ten minutes");
                 rests.begin(of, why);
                 return SummaryFound::Missing(why);
             }

@@ -8,6 +8,10 @@ use super::super::dialect::Dialect;
 
 /// A shorter result stays: its mark would save nothing.
 const LEAST: usize = 200;
+/// How much of the id of a model's call stands in a mark, in bytes.
+const CALL_MAX: usize = 128;
+/// No mark is longer.
+const MARK_MAX: usize = 512;
 /// How a mark begins.
 const MARK: &str = "[result cleared: ";
 
@@ -45,7 +49,8 @@ pub(super) fn results(
                 Value::Null => continue,
                 other => Cow::Owned(other.to_string()),
             };
-            if text.len() <= LEAST || text.starts_with(MARK) {
+            let is_mark = text.starts_with(MARK) && text.len() <= MARK_MAX;
+            if text.len() <= LEAST || is_mark {
                 continue;
             }
             let mark = mark(&text, &result.call);
@@ -60,14 +65,56 @@ pub(super) fn results(
 /// How large the result was, and by what it can be found again: the call of the fleet where it is its envelope, and the model's call.
 fn mark(text: &str, call: &str) -> String {
     let size = text.len();
+    let call = &call[..call.floor_char_boundary(CALL_MAX)];
     match fleet_call(text) {
         Some(id) => format!("{MARK}{size} bytes, tool call {call}, call_id {id}]"),
         None => format!("{MARK}{size} bytes, tool call {call}]"),
     }
 }
 
+/// Of an object with a member `call_id` of its own, in front of every member that is a list or an object: envelopes begin so.
 fn fleet_call(text: &str) -> Option<fleet::ids::CallId> {
-    let (_, rest) = text.split_once("\"call_id\"")?;
+    let (before, rest) = text.strip_prefix('{')?.split_once("\"call_id\"")?;
+    if before.contains(['{', '[']) {
+        return None;
+    }
     let id = rest.trim_start_matches([' ', ':', '"']).get(..36)?;
     id.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet::manifest::ChatProtocol;
+    use serde_json::json;
+
+    use super::{super::super::dialect, *};
+
+    const ID: &str = "0192a6a0-0000-7000-8000-000000000001";
+
+    #[test]
+    fn a_mark_names_the_call_of_an_envelope_and_no_other() {
+        let named = |text: String| mark(&text, "c1").contains(ID);
+        assert!(named(format!(
+            r#"{{"call_id":"{ID}","state":"succeeded"}}"#
+        )));
+        assert!(named(format!(r#"{{"attempts": 1, "call_id": "{ID}"}}"#)));
+        assert!(!named(format!(r#"{{"note": {{"call_id": "{ID}"}}}}"#)));
+        assert!(!named(format!(r#"{{"notes": [{{"call_id": "{ID}"}}]}}"#)));
+        assert!(!named(format!(r#"see "call_id": "{ID}""#)));
+        assert!(mark("x", &"长".repeat(1_000)).len() <= MARK_MAX);
+    }
+
+    #[test]
+    fn a_result_that_begins_like_a_mark_is_cleared_too() {
+        let result = |text: String| json!({"role": "tool", "tool_call_id": "a", "content": text});
+        let long = result(format!("{MARK}{}", "x".repeat(1_000)));
+        let request = json!({"messages": [long, result("last".to_owned())]});
+        let Value::Object(request) = request else {
+            panic!("it is one")
+        };
+        let mut request = Cow::Owned(request);
+        let dialect = dialect::of(ChatProtocol::OpenaiChat);
+        assert_eq!(results(dialect, &mut request, 1), 1);
+        assert_eq!(results(dialect, &mut request, 1), 0);
+    }
 }

@@ -61,14 +61,17 @@ impl ModelInterceptor for Context<'_> {
 
     fn before(&self, request: &mut ModelRequest<'_>) -> Option<Edit> {
         let (spec, limit, dialect) = (self.spec, self.limit(), request.dialect);
-        let mut weighed = Weighed::of(dialect, &request.members, self.ratio)?;
+        let original = request.original;
+        let weigh =
+            |members: &Map<String, Value>| Weighed::of(dialect, members, original, self.ratio);
+        let mut weighed = weigh(&request.members)?;
         let had = weighed.all();
         let mut done = Map::new();
         if let Some(clear) = spec.clear_tool_results.filter(|clear| had > clear.above) {
             let cleared = clear::results(dialect, &mut request.members, clear.keep);
             if cleared > 0 {
                 done.insert("cleared".to_owned(), json!(cleared));
-                weighed = Weighed::of(dialect, &request.members, self.ratio)?;
+                weighed = weigh(&request.members)?;
             }
         }
         let is_too_long = weighed.all() > limit;
@@ -132,10 +135,15 @@ impl Weighed {
     pub(super) fn of(
         dialect: &dyn Dialect,
         request: &Map<String, Value>,
+        original: &Map<String, Value>,
         ratio: u64,
     ) -> Option<Self> {
         let messages = request.get(dialect.messages())?.as_array()?;
-        let groups = groups::of(dialect, messages);
+        let said = original.get(dialect.messages());
+        let said = said
+            .and_then(Value::as_array)
+            .map_or(&[][..], Vec::as_slice);
+        let groups = groups::of(dialect, messages, said);
         let beside = dialect
             .said()
             .iter()

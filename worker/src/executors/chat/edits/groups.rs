@@ -24,7 +24,9 @@ pub(super) struct Group {
 
 /// The groups of a conversation, in their order. A message of a model and the results of all that it calls are one, with whatever
 /// stands between; results that nobody has called for are groups of their own.
-pub(super) fn of(dialect: &dyn Dialect, messages: &[Value]) -> Vec<Group> {
+///
+/// Whether the user says something is read in `said`, the messages as their caller sent them: a note is no text of the user.
+pub(super) fn of(dialect: &dyn Dialect, messages: &[Value], said: &[Value]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     // Where a call stands that has no result yet.
     let mut open: HashMap<&str, usize> = HashMap::new();
@@ -42,7 +44,10 @@ pub(super) fn of(dialect: &dyn Dialect, messages: &[Value]) -> Vec<Group> {
         let one = Group {
             messages: place..place + 1,
             speaker,
-            has_user: !dialect.user_texts(message).is_empty() || speaker == Speaker::User,
+            has_user: speaker == Speaker::User
+                || !dialect
+                    .user_texts(said.get(place).unwrap_or(message))
+                    .is_empty(),
             tokens: estimate::tokens(message),
         };
         match of_calls {

@@ -115,24 +115,32 @@ fn called<'r>(
     calls.map(|call| (call.id, call.name))
 }
 
-/// The tools that answers of `find_tools` have named, and no other text.
+/// The tools that answers of `find_tools` have named, and no other text. An id that a model gives twice is that of its last call.
 fn found_in(dialect: &'static dyn Dialect, request: &Map<String, Value>) -> Vec<String> {
-    let asked = called(dialect, request).filter(|(_, name)| *name == FIND_TOOLS);
-    let asked: HashSet<&str> = asked.map(|(id, _)| id).collect();
-    if asked.is_empty() {
-        return Vec::new();
-    }
-    let answers = messages(dialect, request).filter(|message| {
-        let mut ids = dialect.answered(message).into_iter();
-        ids.any(|id| asked.contains(id))
-    });
     let mut named = Vec::new();
-    for answer in answers {
-        let mut answer = answer.clone();
-        let results = dialect.results(&mut answer).into_iter();
-        for result in results.filter(|result| asked.contains(result.call.as_str())) {
-            let text = text(result.content);
-            named.extend(found(&text).iter().map(ToString::to_string));
+    let mut asked: HashSet<&str> = HashSet::new();
+    for message in messages(dialect, request) {
+        if dialect
+            .answered(message)
+            .into_iter()
+            .any(|id| asked.contains(id))
+        {
+            let mut answer = message.clone();
+            let results = dialect.results(&mut answer).into_iter();
+            for result in results.filter(|result| asked.contains(result.call.as_str())) {
+                let text = text(result.content);
+                named.extend(found(&text).iter().map(ToString::to_string));
+            }
+        }
+        for id in dialect.answered(message) {
+            asked.remove(id);
+        }
+        for call in dialect.calls(message) {
+            if call.name == FIND_TOOLS {
+                asked.insert(call.id);
+            } else {
+                asked.remove(call.id);
+            }
         }
     }
     named
@@ -147,5 +155,36 @@ fn text(content: &Value) -> Cow<'_, str> {
             Cow::Owned(texts.collect())
         }
         other => Cow::Owned(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet::manifest::ChatProtocol;
+
+    use super::{super::super::dialect, *};
+
+    #[test]
+    fn the_result_of_another_tool_is_no_answer_of_find_tools_also_by_its_id() {
+        let call = |name: &str| json!({"role": "assistant", "tool_calls": [{"id": "call_0", "type": "function", "function": {"name": name, "arguments": "{}"}}]});
+        let result = |tool: &str| {
+            let content = json!({"tools": [{"name": tool}]}).to_string();
+            json!({"role": "tool", "tool_call_id": "call_0", "content": content})
+        };
+        let messages = [
+            call("find_tools"),
+            result("found"),
+            result("again"),
+            call("web_search"),
+            result("foisted"),
+            call("find_tools"),
+            call("web_search"),
+            result("late"),
+        ];
+        let Value::Object(request) = json!({ "messages": messages }) else {
+            panic!("it is one")
+        };
+        let named = found_in(dialect::of(ChatProtocol::OpenaiChat), &request);
+        assert_eq!(named, ["found"]);
     }
 }

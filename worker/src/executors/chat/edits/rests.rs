@@ -21,8 +21,10 @@ const MOST: usize = 10_000;
 pub(in super::super) enum FailedSummary {
     /// Whatever this tool was asked for the tenant: one whose calls have little time says nothing of others.
     By(Label, ToolName),
-    /// That of this beginning, by its hash.
-    Of([u8; 32]),
+    /// That of the tenant's beginning with this hash, by this tool.
+    Of(Label, ToolName, [u8; 32]),
+    /// Any for this tool of the tenant's, which has none that could write them.
+    Without(Label, ToolName),
 }
 
 /// Until when, and why.
@@ -42,7 +44,7 @@ impl SummaryRests {
         let now = Instant::now();
         let rest = match failed {
             FailedSummary::By(..) => OF_TOOL,
-            FailedSummary::Of(_) => OF_BEGINNING,
+            FailedSummary::Of(..) | FailedSummary::Without(..) => OF_BEGINNING,
         };
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MOST {
@@ -65,13 +67,18 @@ mod tests {
             FailedSummary::By(tenant.parse().unwrap(), name.parse().unwrap())
         };
         let by = |name: &str| of_tenant("acme", name);
-        let of = FailedSummary::Of([1; 32]);
+        let of_beginning = |tenant: &str, name: &str| {
+            FailedSummary::Of(tenant.parse().unwrap(), name.parse().unwrap(), [1; 32])
+        };
+        let of = of_beginning("acme", "sum_up");
         assert_eq!(rests.of(&by("sum_up")), None);
         rests.begin(by("sum_up"), "no_answer");
         rests.begin(of.clone(), "longer");
         assert_eq!(rests.of(&by("sum_up")), Some("no_answer"));
         assert_eq!(rests.of(&by("other")), None);
         assert_eq!(rests.of(&of_tenant("evil", "sum_up")), None);
+        assert_eq!(rests.of(&of_beginning("evil", "sum_up")), None);
+        assert_eq!(rests.of(&of_beginning("acme", "other")), None);
         tokio::time::advance(OF_TOOL).await;
         assert_eq!(rests.of(&by("sum_up")), None);
         assert_eq!(rests.of(&of), Some("longer"));

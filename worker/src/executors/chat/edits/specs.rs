@@ -113,7 +113,11 @@ impl EditSpecs {
         };
         let language = context.language;
         let in_request = offer::in_request(dialect, request.original);
-        let of_fleet = self.fleet_tools(&in_request, context);
+        // Vendors take tools in one of two forms, and the older one is the caller's alone.
+        let of_fleet = match request.original.contains_key("functions") {
+            true => Vec::new(),
+            false => self.fleet_tools(&in_request, context),
+        };
         if !self.delegates.is_empty() {
             let mut offered: HashSet<String> = in_request.iter().map(ToString::to_string).collect();
             if chain.mode(Brake::ToolSelection) == InterceptMode::Enforce {

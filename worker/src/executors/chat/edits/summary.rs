@@ -82,14 +82,15 @@ impl NeededSummary {
             ContextStrategy::Summarize => spec.summarize_above.min(limit),
             ContextStrategy::Hybrid => limit,
         };
-        let mut weighed = Weighed::of(dialect, &request.members, context.ratio)?;
+        let weigh = |members: &_| Weighed::of(dialect, members, request.original, context.ratio);
+        let mut weighed = weigh(&request.members)?;
         if let Some(clear) = spec
             .clear_tool_results
             .filter(|clear| weighed.all() > clear.above)
         {
             let mut cleared = Cow::Borrowed(&*request.members);
             clear::results(dialect, &mut cleared, clear.keep);
-            weighed = Weighed::of(dialect, &cleared, context.ratio)?;
+            weighed = weigh(&cleared)?;
         }
         if weighed.all() <= threshold {
             return None;

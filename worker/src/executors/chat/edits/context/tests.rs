@@ -138,13 +138,39 @@ fn a_summary_stands_for_the_beginning() {
 }
 
 #[test]
+fn a_note_behind_results_is_no_turn_of_the_user() {
+    let asked = json!([
+        {"role": "user", "content": "Look at both."},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "look", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "seen"}]},
+    ]);
+    let mut request = json!({ "messages": asked });
+    let dialect = dialect::of(ChatProtocol::Anthropic);
+    dialect.note(request.as_object_mut().unwrap(), "A list.");
+    let (said, noted) = (asked.as_array().unwrap(), &request["messages"]);
+    assert_ne!(noted, &asked);
+    let has_user = |said: &[Value]| -> Vec<bool> {
+        let groups = groups::of(dialect, noted.as_array().unwrap(), said);
+        groups.iter().map(|group| group.has_user).collect()
+    };
+    assert_eq!(has_user(said), [true, false]);
+    // What the user says there himself is one.
+    assert_eq!(has_user(noted.as_array().unwrap()), [true, true]);
+}
+
+fn weigh(protocol: ChatProtocol, request: &Value) -> Weighed {
+    let request = request.as_object().unwrap();
+    Weighed::of(dialect::of(protocol), request, request, 1_000).unwrap()
+}
+
+#[test]
 fn thousands_of_calls_at_once_are_one_group() {
     let ids: Vec<String> = (0..16_000).map(|n| n.to_string()).collect();
     let texts = vec!["ok".to_owned(); ids.len()];
     let mut messages = vec![json!({"role": "user", "content": "go"})];
     messages.extend(called(ChatProtocol::OpenaiChat, &ids, &texts));
     // It took seconds where each result was held against all open calls.
-    let groups = groups::of(dialect::of(ChatProtocol::OpenaiChat), &messages);
+    let groups = groups::of(dialect::of(ChatProtocol::OpenaiChat), &messages, &messages);
     assert_eq!(groups.len(), 2);
 }
 
@@ -379,7 +405,7 @@ proptest! {
                 let spec = spec(&said);
                 let (sent, done) = edit(*protocol, &spec, &request);
                 check(*protocol, &sent);
-                let weighed = Weighed::of(dialect::of(*protocol), sent.as_object().unwrap(), 1_000).unwrap();
+                let weighed = weigh(*protocol, &sent);
                 if let Some(done) = &done {
                     // Messages that are put together have one role less.
                     let told = done["to"].as_u64().unwrap();
@@ -394,7 +420,7 @@ proptest! {
                 prop_assert_eq!(&again, &sent);
 
                 // With a summary of a beginning as well.
-                let weighed = Weighed::of(dialect::of(*protocol), request.as_object().unwrap(), 1_000).unwrap();
+                let weighed = weigh(*protocol, &request);
                 let all_but_last = &weighed.groups[..weighed.groups.len() - 1];
                 let ends = all_but_last.iter().map(|group| group.messages.end);
                 if let Some(until) = ends.rev().find(|end| *end <= until) {
