@@ -33,7 +33,7 @@ build: setup ## compile everything
 	cargo build --workspace --locked
 
 program: setup
-	cargo build --locked -p toolfleet
+	cargo build --locked --workspace --bin toolfleet
 
 install: setup ## the optimised program on your PATH: beside cargo, or in PREFIX/bin
 	cargo build --release --locked -p toolfleet
@@ -42,7 +42,7 @@ install: setup ## the optimised program on your PATH: beside cargo, or in PREFIX
 	@echo "installed $(BIN)/toolfleet; \`. $(CURDIR)/.tools/env\` tells it where the servers are that \`toolfleet dev\` starts"
 
 demo: setup ## the whole thing on this machine in a minute, with workers and a service killed on the way
-	cargo build --locked -p toolfleet -p example-make-image
+	cargo build --locked --workspace --bin toolfleet --bin example-make-image
 	$(TOOLS) "$$TOOLFLEET_PYTHON" examples/demo.py --toolfleet "$(TOOLFLEET)"
 
 demo-agent: program ## an agent that is killed at random moments and goes on, its effects counted; SHORT=--short
