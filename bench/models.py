@@ -4,10 +4,12 @@
     . ./.tools/env; "$TOOLFLEET_PYTHON" bench/models.py [--toolfleet PATH] [--streams-program PATH] [--calls 1000] [--streams 500] [--seconds 10]
 
 It starts `toolfleet dev` with one worker in a folder of its own, and a server of bench/floor (`model_streams`) that answers at once, or with
-50 chunks a second. It measures, in turn, plain calls of a model, of one with every model interceptor on and nothing for them to do, and of a
-tool with `executor: http` that asks the same server; how long the first chunk of a stream takes from the server to a subscriber of its session; and with so many streams at once the memory of the worker and its
-processor's time, beside that of a bare relay through which the same bytes pass.
-Exit code 1 when a bound is missed: 1.4 of an http read at the median, 1.05 of a plain call with the interceptors, 15 ms for the first chunk at the median, 200 MiB, 3 times the relay.
+50 chunks a second. It measures, in turn, plain calls of a model, of one with every model interceptor on and nothing for them to do, and
+of a tool with `executor: http` that asks the same server; how long the first chunk of a stream takes from the server to a subscriber of its
+session; and with so many streams at once the memory of the worker and its processor's time, beside that of a bare relay through which the
+same bytes pass.
+Exit code 1 when a bound is missed: 1.4 of an http read at the median, 1.05 of a plain call with the interceptors, 15 ms for the first chunk
+at the median, 200 MiB, 3 times the relay.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use fleet::config::StoreArgs;
+use fleet::{config::StoreArgs, modes::Brake};
 use fleet_history::{
     instant,
     interceptors::{ListedInterceptor, ListedMode, interceptors},
@@ -49,6 +49,11 @@ fn cells(row: ListedInterceptor) -> Vec<String> {
     let none = || "-".to_owned();
     let (note, modes) = (note(&row), modes(&row.modes));
     let last_error = row.last_error.as_ref().zip(row.last_error_at);
+    // The engine's own come from no worker's program; with 0 of them a program's own is on none now.
+    let workers = match row.name.parse::<Brake>() {
+        Ok(_) => none(),
+        Err(_) => row.workers.to_string(),
+    };
     vec![
         row.order.map_or_else(none, |order| order.to_string()),
         row.name,
@@ -59,8 +64,7 @@ fn cells(row: ListedInterceptor) -> Vec<String> {
         },
         row.fails.unwrap_or_else(none),
         modes,
-        // Those of the engine come from no worker's program.
-        row.order.map_or_else(none, |_| row.workers.to_string()),
+        workers,
         row.calls.to_string(),
         row.refused.to_string(),
         row.waited.to_string(),
