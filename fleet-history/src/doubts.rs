@@ -62,3 +62,37 @@ pub async fn doubts(
     .await
     .map_err(|error| StoreError::from_sqlx("list calls in doubt", error))
 }
+
+/// How much of the arguments a list shows, in characters.
+pub const ARGUMENTS_SHOWN: i32 = 2_000;
+
+/// The same rows for who is to settle them, or that of one call: with the beginning of the arguments, and how long these are.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn inbox(
+    pool: &PgPool,
+    tenant: Option<&Label>,
+    call: Option<CallId>,
+    limit: i64,
+) -> Result<Vec<Row<ListedDoubt>>, StoreError> {
+    sqlx::query_scalar(
+        "SELECT row_to_json(listed)::text FROM (
+             SELECT call_id, tenant, tool, tool_version, since, why, worker, worker_fenced, attempt_id IS NOT NULL AND worker IS NULL AS by_client,
+                    (SELECT a.worker_id FROM toolfleet.attempts a WHERE a.call_id = d.call_id AND a.attempt_id = d.attempt_id AND NOT a.late) AS worker_id,
+                    attempt_until, coalesce(attempt_until <= now(), true) AS attempt_over, quarantined, probe_state, probes, next_probe_at, left(args::text, $3) AS arguments,
+                    length(args::text) AS arguments_length, now() AS now
+             FROM toolfleet.in_doubt d
+             WHERE ($1::text IS NULL OR tenant = $1) AND ($4::uuid IS NULL OR call_id = $4)
+             ORDER BY since, call_id
+             LIMIT $2) listed",
+    )
+    .bind(tenant.map(Label::as_str))
+    .bind(limit)
+    .bind(ARGUMENTS_SHOWN)
+    .bind(call.map(|call| call.0))
+    .fetch_all(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("list calls in doubt", error))
+}

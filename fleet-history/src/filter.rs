@@ -53,6 +53,8 @@ pub struct Filter {
     pub before: Option<CallId>,
     /// The most calls.
     pub limit: i64,
+    /// Whether a list shows the beginning of their arguments, which reads them.
+    pub shows_arguments: bool,
 }
 
 impl Filter {
@@ -164,7 +166,7 @@ fn last_code(statement: &mut QueryBuilder<Postgres>, code: LastCode, state: Opti
 }
 
 /// The smallest id of this millisecond; of a time before 1970 the smallest of all.
-fn first_id(moment: OffsetDateTime) -> Uuid {
+pub(crate) fn first_id(moment: OffsetDateTime) -> Uuid {
     let millis = u128::try_from(moment.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
     Uuid::from_u128(millis << 80)
 }

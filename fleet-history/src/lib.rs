@@ -9,6 +9,7 @@
 //! last_code  what their last attempts came to, as a person looks for it
 //! filter     which calls a person means
 //! calls      the list of them
+//! overview   how many there are, and what became of the newest
 //! bulk       what many calls are, page by page, and which of them a bulk operation leaves alone
 //! dead       the dead letters, in groups of one cause
 //! story      everything about one call: its row, its attempts, its moves
@@ -39,6 +40,8 @@ pub mod last_code;
 pub mod filter;
 
 pub mod calls;
+
+pub mod overview;
 
 pub mod bulk;
 

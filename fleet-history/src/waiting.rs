@@ -1,6 +1,9 @@
-//! The calls that wait for somebody's yes.
+//! The calls that wait for somebody outside the fleet, and those among them that wait for a yes.
 
-use fleet::{ids::CallId, store::StoreError};
+use fleet::{
+    ids::{CallId, Label},
+    store::StoreError,
+};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sqlx::PgPool;
@@ -95,4 +98,46 @@ pub async fn undecided(pool: &PgPool, call: CallId) -> Result<Option<Row<Undecid
     .fetch_optional(pool)
     .await
     .map_err(|error| StoreError::from_sqlx("read a call that waits", error))
+}
+
+/// What tells one waiting call from others.
+#[derive(Debug, Clone, Deserialize)]
+pub struct ListedWait {
+    /// The call.
+    pub call_id: CallId,
+    /// Its tool.
+    pub tool: String,
+}
+
+/// All calls that wait, of a tenant or of all, or one of them; the one whose wait ends first before others; at most so many. With the beginning of the
+/// arguments, how long these are, and who has said yes.
+///
+/// # Errors
+///
+/// The views cannot be read.
+pub async fn all(
+    pool: &PgPool,
+    tenant: Option<&Label>,
+    call: Option<CallId>,
+    limit: i64,
+) -> Result<Vec<Row<ListedWait>>, StoreError> {
+    sqlx::query_scalar(
+        "SELECT row_to_json(listed)::text FROM ( \
+             SELECT w.call_id, w.tenant, w.tool, w.tool_version, w.effect, w.awaiting, w.since, w.until, w.session, w.run, \
+                    left(w.args::text, $3) AS arguments, length(w.args::text) AS arguments_length, w.args_hash, w.approval_by, \
+                    w.approvals_needed, w.approvals, w.approval_reason, \
+                    ARRAY(SELECT d.actor FROM toolfleet.approvals d \
+                          WHERE d.call_id = w.call_id AND d.decision = 'approve' ORDER BY d.at) AS approved_by, now() AS now \
+             FROM toolfleet.waiting w \
+             WHERE ($1::text IS NULL OR w.tenant = $1) AND ($4::uuid IS NULL OR w.call_id = $4) \
+             ORDER BY w.until, w.call_id \
+             LIMIT $2) listed",
+    )
+    .bind(tenant.map(Label::as_str))
+    .bind(limit)
+    .bind(crate::doubts::ARGUMENTS_SHOWN)
+    .bind(call.map(|call| call.0))
+    .fetch_all(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("list calls that wait", error))
 }

@@ -117,6 +117,11 @@ impl Dispatchers {
         })
     }
 
+    /// Whether there is a connection to NATS.
+    pub(crate) fn are_reachable(&self) -> bool {
+        self.bus.is_connected()
+    }
+
     /// Waits a little for the connection. What is sent without one would be sent later, when its caller has given up.
     async fn connected(&self) -> Result<(), Refused> {
         let mut epoch = self.bus.epoch();

@@ -88,6 +88,10 @@ pub struct Config {
     /// A folder with resources and prompts for clients of MCP, read when the gateway starts: docs/mcp.md.
     #[arg(long, env = "GATEWAY_MCP_CONTENT", value_name = "DIR")]
     pub mcp_content: Option<PathBuf>,
+    /// Where the console leads for the trace of a call: a URL of http or https with `{trace_id}` in it, such as
+    /// `https://traces.example/trace/{trace_id}`.
+    #[arg(long, env = "GATEWAY_TRACE_URL", value_name = "URL")]
+    pub trace_url: Option<String>,
     /// Connections to Postgres, for the history and the tokens.
     #[arg(long, env = "GATEWAY_READ_CONNECTIONS", default_value_t = 4)]
     pub read_connections: u32,
@@ -148,6 +152,15 @@ impl Config {
         }
         if !(1..=33_554_432).contains(&self.files_bytes_max) {
             wrong.push("GATEWAY_FILES_BYTES_MAX must be 1 to 33554432".to_owned());
+        }
+        let leads = |url: &String| {
+            (url.starts_with("https://") || url.starts_with("http://"))
+                && url.contains("{trace_id}")
+        };
+        if !self.trace_url.as_ref().is_none_or(leads) {
+            wrong.push(
+                "GATEWAY_TRACE_URL must be a URL of http or https with {trace_id} in it".to_owned(),
+            );
         }
         if !(1..=64).contains(&self.read_connections) {
             wrong.push("GATEWAY_READ_CONNECTIONS must be 1 to 64".to_owned());

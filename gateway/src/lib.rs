@@ -13,6 +13,7 @@
 //! - `models` has the vendors' own packages ask models; `mcp` speaks the Model Context Protocol, and `listed` has the tools that it and the API show;
 //! - `events` follows sessions for who may (`follower`), and sends what it hears; `turns` makes many calls as one
 //!   turn and tells them through the speaker; `files` brings files to the dispatchers and back, a piece at a time;
+//! - `console` has the pages for people, over the endpoints alone;
 //! - `answer` makes their answer one over HTTP, by the table in `status`; `refusal` is what the gateway says itself, `headers` their names;
 //! - `speaker` makes one stream of many calls, as a pure fold;
 //! - `state` is what all endpoints work on, `run` starts and stops it in order.
@@ -51,6 +52,8 @@ mod follower;
 mod turns;
 
 mod views;
+
+mod console;
 
 mod openapi;
 

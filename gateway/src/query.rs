@@ -45,6 +45,18 @@ impl Query {
         Ok(Self(read))
     }
 
+    /// The query that a browser makes of a form: `+` is a space, and a field that nothing was written into is left out.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::read`].
+    pub(crate) fn of_form(query: Option<&str>, known: &[&str]) -> Result<Self, Refused> {
+        let pairs = query.unwrap_or_default().split('&');
+        let written = pairs.filter(|pair| !pair.ends_with('=') && pair.contains('='));
+        let query = written.collect::<Vec<_>>().join("&").replace('+', "%20");
+        Self::read(Some(&query), known)
+    }
+
     /// The text of a parameter.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| known == name);
@@ -112,6 +124,8 @@ mod tests {
         assert_eq!(query.value::<u64>("none", rule.clone()).unwrap(), None);
         assert!(query.value::<u64>("tool", rule).is_err());
         assert_eq!(read("tool=a+b").unwrap().text("tool"), Some("a+b"));
+        let of_form = Query::of_form(Some("tool=a+b%2Bc&wait_ms="), &["tool"]).unwrap();
+        assert_eq!(of_form.text("tool"), Some("a b+c"));
         for bad in ["tol=x", "tool=a&tool=b", "tool=%ff", "tool=%00", "Tool=x"] {
             assert!(read(bad).is_err(), "{bad}");
         }

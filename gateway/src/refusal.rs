@@ -137,6 +137,11 @@ impl Refused {
         self.code
     }
 
+    /// Its status.
+    pub(crate) const fn http_status(&self) -> StatusCode {
+        self.status
+    }
+
     /// With another status than that of its code.
     pub(crate) fn status(self, status: StatusCode) -> Self {
         Self { status, ..self }

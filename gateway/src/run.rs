@@ -143,6 +143,7 @@ impl Started {
             whole_streams: WholeStreams::default(),
             unread: UnreadAnswers::new(config.answers_max_mib),
             views,
+            trace_url: config.trace_url.clone(),
             expected: Expected::new(config.listen, &config.allowed_hosts, &config.cors_origins),
             authority,
             answers_waited: AnswersWaited::default(),

@@ -49,6 +49,8 @@ pub(crate) struct Gateway {
     pub(crate) bodies: BodyRoom,
     /// Where replies of models become streams.
     pub(crate) whole_streams: WholeStreams,
+    /// Where the console leads for a trace.
+    pub(crate) trace_url: Option<String>,
     /// What was answered and is not read yet.
     pub(crate) unread: UnreadAnswers,
     /// Cancelled when waiting requests are to be answered with where their calls stand.

@@ -18,10 +18,12 @@ use crate::marks::Mark;
 #[derive(Debug, Clone, Deserialize)]
 pub struct Facts {
     pub(crate) call_id: CallId,
-    pub(crate) tenant: String,
+    /// Its tenant.
+    pub tenant: String,
     /// Its state.
     pub state: State,
-    pub(crate) tool: String,
+    /// Its tool.
+    pub tool: String,
     pub(crate) tool_version: i32,
     pub(crate) queue: String,
     pub(crate) held: bool,

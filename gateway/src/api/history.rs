@@ -1,4 +1,4 @@
-//! `GET /v1/history` and `GET /v1/history/{call}`: calls as the documented views have them.
+//! `GET /v1/history`, `GET /v1/history/{call}` and `GET /v1/history/{call}/why`: calls as the documented views have them.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -14,12 +14,14 @@ use fleet::{
 };
 use fleet_history::{
     Row,
-    calls::{self, ListedCall},
+    calls::{self, FoundText, ListedCall},
+    explain::{self, Explanation, Facts},
     filter::Filter,
     story::{Story, story},
 };
-use serde_json::value::RawValue;
+use serde_json::{Value, json, value::RawValue};
 use time::{Duration, OffsetDateTime, format_description::well_known::Rfc3339};
+use tokio::time::Instant;
 
 use super::named;
 use crate::{
@@ -35,6 +37,8 @@ use crate::{
     views::unreadable,
 };
 
+/// How long a look through texts takes at most: with the last part of it the statements' own two seconds more.
+const LOOK_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 /// How far a look goes back that does not say how far.
 const BACK: Duration = Duration::hours(24);
 
@@ -46,7 +50,17 @@ pub(super) async fn list(
     let principal = asked.by(&[Scope::Read])?;
     let tenant = asked.tenant(principal)?;
     let query = asked.query(&[
-        "state", "tool", "session", "run", "since", "until", "before", "limit",
+        "state",
+        "tool",
+        "session",
+        "run",
+        "since",
+        "until",
+        "before",
+        "limit",
+        "arguments",
+        "why",
+        "text",
     ])?;
     let mut filter = filter(&query, principal)?;
     filter.tenant = Some(tenant);
@@ -57,17 +71,56 @@ pub(super) async fn list(
             .unwrap_or(now.map_err(|error| unreadable(&error))?);
         filter.since = Some(end.saturating_sub(BACK));
     }
-    let found = calls::calls(&gateway.views, &filter).await;
-    let found = found.map_err(|error| unreadable(&error))?;
-    let last = found.last().and_then(|row| row.read().ok());
-    let before = last.filter(|_| page::is_full(&found, filter.limit));
-    let before = match before {
-        Some(ListedCall { call_id, .. }) => format!("\"{call_id}\""),
-        None => "null".to_owned(),
+    let found = match query.text("text") {
+        Some(text) => {
+            let until = Instant::now() + LOOK_MAX;
+            let goes_on = || Instant::now() < until;
+            calls::calls_with_text(&gateway.views, &filter, text, goes_on).await
+        }
+        None => calls::calls(&gateway.views, &filter).await.map(|calls| {
+            let last = calls.last().and_then(|row| row.read().ok());
+            let last = last.filter(|_| page::is_full(&calls, filter.limit));
+            let until = last.map(|call| call.call_id);
+            FoundText { calls, until }
+        }),
     };
-    let rows = Row::json_of_all(&found);
+    let FoundText {
+        calls: found,
+        until,
+    } = found.map_err(|error| unreadable(&error))?;
+    let before = until.map_or_else(|| "null".to_owned(), |call| format!("\"{call}\""));
+    let rows = match query.value("why", BOOLEAN)? {
+        Some(true) => explained(&gateway, &found).await?,
+        Some(false) | None => Row::json_of_all(&found),
+    };
     let page = format!("{{\"calls\":{rows},\"before\":{before}}}");
     Ok(answer::plain(page, Speaker::Gateway, StatusCode::OK))
+}
+
+/// The rows, where those that do not run say why: the first [`EXPLAINED_MAX`] of them.
+async fn explained(gateway: &Gateway, rows: &[Row<ListedCall>]) -> Result<String, Refused> {
+    let mut told = Vec::with_capacity(rows.len());
+    let mut explained = 0;
+    for row in rows {
+        let call = row
+            .read()
+            .ok()
+            .filter(|call| WAITS.contains(&call.state.as_str()));
+        let call = call.filter(|_| explained < EXPLAINED_MAX);
+        let call: Option<CallId> = call.and_then(|call| call.call_id.parse().ok());
+        let (Some(call), Ok(mut fields)) = (call, Fields::of(row.json())) else {
+            told.push(row.json().to_owned());
+            continue;
+        };
+        explained += 1;
+        let facts = explain::facts(&gateway.views, call).await;
+        let facts = facts.map_err(|error| unreadable(&error))?;
+        if let Some(facts) = facts.and_then(|row| row.read().ok()) {
+            fields.push("why", &why_of(&facts));
+        }
+        told.push(fields.to_text());
+    }
+    Ok(format!("[{}]", told.join(",")))
 }
 
 /// Everything about one call.
@@ -87,10 +140,7 @@ pub(super) async fn one(
         of("tenant").as_deref() == Some(tenant.as_str())
             && of("tool").is_some_and(|tool| principal.may_use(&tool))
     });
-    let Some(story) = visible else {
-        let what = Message::fixed("there is no such call", "不存在这个调用");
-        return Err(Refused::new(Code::NotFound, what));
-    };
+    let story = visible.ok_or_else(no_such_call)?;
     let Story {
         call,
         attempts,
@@ -104,6 +154,41 @@ pub(super) async fn one(
         rows_told(events.json(), &over)
     );
     Ok(answer::plain(page, Speaker::Gateway, StatusCode::OK))
+}
+
+/// Why a call does not run, or how it ended: the first reason that holds.
+pub(super) async fn why(
+    State(gateway): State<Arc<Gateway>>,
+    call: Result<Path<String>, PathRejection>,
+    asked: Asked,
+) -> Result<Response, Refused> {
+    let principal = asked.by(&[Scope::Read])?;
+    let call = call_id(&named(call))?;
+    let tenant = asked.tenant(principal)?;
+    asked.query(&[])?;
+    let found = explain::facts(&gateway.views, call).await;
+    let found = found.map_err(|error| unreadable(&error))?;
+    let facts = found.and_then(|row| row.read().ok());
+    let visible =
+        facts.filter(|facts| facts.tenant == tenant.as_str() && principal.may_use(&facts.tool));
+    let facts = visible.ok_or_else(no_such_call)?;
+    let why = why_of(&facts).to_string();
+    Ok(answer::plain(why, Speaker::Gateway, StatusCode::OK))
+}
+
+fn why_of(facts: &Facts) -> Value {
+    let Explanation {
+        reason,
+        because,
+        next,
+        commands,
+    } = explain::explain(facts);
+    json!({ "reason": reason, "because": because, "next": next, "commands": commands })
+}
+
+fn no_such_call() -> Refused {
+    let what = Message::fixed("there is no such call", "不存在这个调用");
+    Refused::new(Code::NotFound, what)
 }
 
 /// Rows of attempts or moves without the ids of attempts that are not over: with its id an attempt proves that it speaks.
@@ -151,6 +236,7 @@ fn filter(query: &Query, principal: &Principal) -> Result<Filter, Refused> {
         until: moment(query, "until")?,
         before: query.value::<CallId>("before", ID)?,
         limit,
+        shows_arguments: query.value("arguments", BOOLEAN)?.unwrap_or(false),
         ..Filter::default()
     })
 }
@@ -164,6 +250,12 @@ const LABEL: Message = Message::fixed(
     "是 1 到 64 个字符，只能用 A-Z、a-z、0-9、_ 和 -",
 );
 const ID: Message = Message::fixed("a call id", "是 call_id");
+const BOOLEAN: Message = Message::fixed("true or false", "是 true 或 false");
+
+/// The states of calls that do not run.
+const WAITS: [&str; 3] = ["queued", "awaiting_client", "in_doubt"];
+/// How many rows of a page say why they do not run.
+const EXPLAINED_MAX: usize = 20;
 
 fn moment(query: &Query, name: &str) -> Result<Option<OffsetDateTime>, Refused> {
     let Some(text) = query.text(name) else {

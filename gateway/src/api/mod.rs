@@ -12,16 +12,19 @@ mod decide;
 mod events;
 mod files;
 mod history;
+mod inbox;
 mod mcp;
 mod models;
 mod openapi;
 mod output;
+mod overview;
 mod settle;
 mod shown;
 mod tools;
 mod turn_events;
 mod turn_outputs;
 mod turns;
+mod workers;
 
 use std::sync::Arc;
 
@@ -37,6 +40,7 @@ use axum::{
 use fleet::tokens::Scope;
 
 use crate::{
+    console,
     edge::guard::{known, known_by_key, known_if_told, not_like_this, nowhere, outermost},
     models::protocol::{CHAT_COMPLETIONS, MESSAGES, RESPONSES},
     state::Gateway,
@@ -96,6 +100,12 @@ fn routes() -> Vec<Route> {
         get("/v1/files/{file}/signed", files::signed).asking(Asks::Nobody),
         get("/v1/history", history::list),
         get("/v1/history/{call}", history::one),
+        get("/v1/history/{call}/why", history::why),
+        get("/v1/overview", overview::overview),
+        get("/v1/usage", overview::usage),
+        get("/v1/doubts", inbox::doubts),
+        get("/v1/waiting", inbox::waiting),
+        get("/v1/workers", workers::workers),
         get("/v1/tools", tools::list),
         get("/v1/tools/{tool}", tools::one),
         post("/v1/tools/{tool}/check", check::check),
@@ -178,22 +188,36 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
         router = router.route(route.path, answers);
     }
     router
+        .with_state(Arc::clone(&gateway))
+        .merge(console::router(
+            &gateway,
+            endpoints().with_state(Arc::clone(&gateway)),
+        ))
         .fallback(nowhere)
         .method_not_allowed_fallback(not_like_this)
         .layer(outermost)
         // Around what the edge says itself, too.
         .layer(map_response(unstored))
-        .with_state(gateway)
 }
 
-/// No proxy keeps an answer, and no browser guesses what it is.
+/// The endpoints alone, for who is known already.
+fn endpoints() -> Router<Arc<Gateway>> {
+    let routes = routes().into_iter();
+    routes.fold(Router::new(), |router, route| {
+        router.route(route.path, route.answers)
+    })
+}
+
+/// No proxy keeps an answer that does not say so itself, and no browser guesses what it is.
 async fn unstored(mut response: Response) -> Response {
     use axum::http::{
         HeaderValue,
         header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS},
     };
     let headers = response.headers_mut();
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers
+        .entry(CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }

@@ -75,7 +75,16 @@ impl Authority {
         self.principal_of(token, address)
     }
 
-    fn principal_of(&self, token: Option<&str>, address: IpAddr) -> Result<Principal, Refused> {
+    /// Who has this token, which came from this address.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::principal`].
+    pub(crate) fn principal_of(
+        &self,
+        token: Option<&str>,
+        address: IpAddr,
+    ) -> Result<Principal, Refused> {
         let Self::Tokens { known, wrong } = self else {
             return Ok(Principal::Anyone);
         };
@@ -95,6 +104,22 @@ impl Authority {
                     "这个 token 无效",
                 )))
             }
+            TokenLookup::Unavailable => Err(Refused::later(Code::StoreUnavailable, UNREADABLE)),
+        }
+    }
+
+    /// Who has the token with this id, which said so before. `None`: it is revoked or expired.
+    ///
+    /// # Errors
+    ///
+    /// The tokens cannot be read.
+    pub(crate) fn principal_again(&self, token_id: &str) -> Result<Option<Principal>, Refused> {
+        let Self::Tokens { known, .. } = self else {
+            return Ok(Some(Principal::Anyone));
+        };
+        match known.again(token_id) {
+            TokenLookup::Live(row) => Ok(Some(Principal::Token(row))),
+            TokenLookup::Unknown => Ok(None),
             TokenLookup::Unavailable => Err(Refused::later(Code::StoreUnavailable, UNREADABLE)),
         }
     }

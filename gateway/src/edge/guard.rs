@@ -149,7 +149,8 @@ pub(crate) async fn known_if_told(
     answered(asking, request, next).await
 }
 
-async fn answered(
+/// Has who asks answered, where that is known, and what it asks on counted for it.
+pub(crate) async fn answered(
     asking: Result<Principal, Refused>,
     mut request: Request,
     next: Next,
@@ -171,7 +172,8 @@ async fn answered(
     }
 }
 
-fn peer(request: &Request) -> Peer {
+/// On which connection it is asked.
+pub(crate) fn peer(request: &Request) -> Peer {
     let peer = request.extensions().get::<Peer>().cloned();
     peer.expect("the listener says of every request where it comes from")
 }

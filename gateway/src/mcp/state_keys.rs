@@ -35,7 +35,7 @@ impl StateKeys {
     }
 
     /// The keys, and what time it is by their clock; `None`: they cannot be read at the moment. `newest`: those that are known may be old.
-    pub(super) async fn get(&self, newest: bool) -> Option<(FileKeys, OffsetDateTime)> {
+    pub(crate) async fn get(&self, newest: bool) -> Option<(FileKeys, OffsetDateTime)> {
         match self {
             Self::Own(own) => {
                 let now = OffsetDateTime::UNIX_EPOCH + own.since.elapsed();

@@ -175,7 +175,7 @@ async fn every_bad_request_gets_a_typed_answer() {
         ("GET /v1/call/look HTTP/1.1", 405, "not_found"),
         ("PUT /v1/call/look HTTP/1.1", 405, "not_found"),
         ("DELETE /v1/calls/x HTTP/1.1", 405, "not_found"),
-        ("GET / HTTP/1.1", 404, "not_found"),
+        ("GET /v1 HTTP/1.1", 404, "not_found"),
         ("GET /v2/tools HTTP/1.1", 404, "not_found"),
         ("GET /v1/calls HTTP/1.1", 400, "invalid_arguments"),
         ("GET /v1/calls?tool=look HTTP/1.1", 400, "invalid_arguments"),

@@ -12,6 +12,7 @@ mod decisions;
 mod files;
 mod listing;
 
+mod console;
 mod control;
 mod openapi;
 mod operators;

@@ -266,6 +266,36 @@ pub(crate) fn endpoints(call: &str) -> Vec<(&'static str, String, String, &'stat
         ),
         (
             "GET",
+            "/v1/overview".into(),
+            String::new(),
+            &[Scope::Read],
+        ),
+        (
+            "GET",
+            "/v1/usage".into(),
+            String::new(),
+            &[Scope::Read],
+        ),
+        (
+            "GET",
+            "/v1/doubts?limit=1".into(),
+            String::new(),
+            &[Scope::Read, Scope::Settle],
+        ),
+        (
+            "GET",
+            "/v1/waiting?limit=1".into(),
+            String::new(),
+            &[Scope::Read, Scope::Approve],
+        ),
+        (
+            "GET",
+            format!("/v1/history/{call}/why"),
+            String::new(),
+            &[Scope::Read],
+        ),
+        (
+            "GET",
             "/v1/breakers?tool=look".into(),
             String::new(),
             &[Scope::Read, Scope::Admin],

@@ -42,6 +42,8 @@ mod state;
 
 mod ways;
 
+mod console;
+
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;

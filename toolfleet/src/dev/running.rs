@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::{
     child::{self, ChildSpec},
+    console,
     deaths::{Deaths, Reporter},
     engines::{Engines, restart_postgres},
     hooks::DevHooks,
@@ -53,6 +54,8 @@ pub struct Dev {
     tools: String,
     notes: Vec<String>,
     postgres_bin: Option<PathBuf>,
+    /// Where the person signs in to the console.
+    console: Option<String>,
     ready_after: Duration,
     // Last: no other `dev` may have the folder before everything above is gone.
     _lock: DevLock,
@@ -89,6 +92,7 @@ impl Dev {
             tools: "none (--tools DIR applies a folder of manifests)".to_owned(),
             notes: Vec::new(),
             postgres_bin: None,
+            console: None,
             ready_after: Duration::ZERO,
             _lock: lock,
         };
@@ -127,6 +131,8 @@ impl Dev {
         )];
         lines.extend(self.notes.iter().map(|note| format!("  note      {note}")));
         lines.extend(Ways::new(data, &state, self.postgres_bin.as_deref()).lines());
+        let console = self.console.iter();
+        lines.extend(console.map(|link| format!("  console   {link} signs in once")));
         lines.extend([
             format!("  tools     {}", self.tools),
             format!(
@@ -230,6 +236,7 @@ impl Dev {
             self.watchers.spawn(tools.watch(nats_url));
         }
         self.keep_ways()?;
+        self.console = console::link(&self.state()).await;
         self.board.publish().context("write dev.json")
     }
 

@@ -15,7 +15,7 @@ pub(super) fn tokens(value: &Value) -> u64 {
     while let Some(value) = open.pop() {
         match value {
             Value::String(text) if is_data(text) => {}
-            Value::String(text) => twentieths += text.chars().map(weight).sum::<u64>(),
+            Value::String(text) => twentieths += weight_of(text),
             Value::Array(items) => open.extend(items),
             Value::Object(members) => open.extend(members.values()),
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
@@ -29,13 +29,47 @@ pub(super) const fn of_bytes(bytes: usize) -> u64 {
     bytes.div_ceil(4) as u64
 }
 
+/// The weights of all characters. A conversation may be a mebibyte, of which most is ASCII: that is counted many bytes at a time.
+fn weight_of(text: &str) -> u64 {
+    /// So few that their sum fits into 16 bits, and that one character of another script keeps few of its neighbours from that.
+    const TOGETHER: usize = 64;
+    let mut sum = 0;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let chunk = rest.as_bytes().first_chunk::<TOGETHER>();
+        let chunk = chunk.filter(|chunk| chunk.iter().fold(0, |all, byte| all | byte) < 0x80);
+        if let Some(chunk) = chunk {
+            let weights = chunk.iter().map(|byte| u16::from(ascii_weight(*byte)));
+            sum += u64::from(weights.sum::<u16>());
+            rest = &rest[TOGETHER..];
+        } else {
+            let end = rest.ceil_char_boundary(TOGETHER);
+            sum += rest[..end].chars().map(weight).sum::<u64>();
+            rest = &rest[end..];
+        }
+    }
+    sum
+}
+
+/// The same as [`weight`], without a branch.
+const fn ascii_weight(byte: u8) -> u8 {
+    let is_letter = (byte | 0x20).wrapping_sub(b'a') < 26;
+    let is_space = (byte == b' ') | (byte == b'\n') | (byte == b'\t') | (byte == b'\r');
+    let is_mark = byte.wrapping_sub(b'!') <= b'~' - b'!';
+    let of_others = if is_mark { 8 } else { 10 };
+    if is_letter | is_space { 5 } else { of_others }
+}
+
 /// How much of a token a character is, in twentieths.
 fn weight(character: char) -> u64 {
+    // Most of what is not ASCII, and told from it before all others: conversations in Chinese are as long.
+    if ('\u{2e80}'..='\u{9fff}').contains(&character) {
+        return 18;
+    }
     match character {
         'a'..='z' | 'A'..='Z' | ' ' | '\n' | '\t' | '\r' => 5,
         '!'..='~' => 8,
-        '\u{2e80}'..='\u{9fff}'
-        | '\u{ac00}'..='\u{d7af}'
+        '\u{ac00}'..='\u{d7af}'
         | '\u{f900}'..='\u{faff}'
         | '\u{ff00}'..='\u{ffef}'
         | '\u{20000}'..='\u{3ffff}' => 18,
@@ -55,6 +89,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn bytes_are_counted_as_their_characters_are() {
+        for byte in 0..128_u8 {
+            assert_eq!(
+                u64::from(ascii_weight(byte)),
+                weight(char::from(byte)),
+                "{byte}"
+            );
+        }
+        let mixed = "plain text, 17 marks -- \u{7f}\t你好，世界 привет é ".repeat(40);
+        for end in (0..mixed.len()).filter(|end| mixed.is_char_boundary(*end)) {
+            let text = &mixed[..end];
+            assert_eq!(
+                weight_of(text),
+                text.chars().map(weight).sum::<u64>(),
+                "{end}"
+            );
+        }
+    }
 
     #[test]
     fn texts_are_counted_by_their_script_and_data_is_not() {

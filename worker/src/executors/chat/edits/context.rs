@@ -333,25 +333,31 @@ fn apply(
     cut: &KeptGroups,
     summary: Option<&Summary>,
 ) {
-    let Some(Value::Array(messages)) = request.to_mut().get_mut(dialect.messages()) else {
+    // Only what stays is copied: the rest may be a mebibyte.
+    let Some(old) = request.get(dialect.messages()).and_then(Value::as_array) else {
         return;
     };
     let prefix = weighed.prefix();
-    let mut old: Vec<Option<Value>> = std::mem::take(messages).into_iter().map(Some).collect();
-    let mut new = Vec::with_capacity(old.len());
+    let mut new = Vec::new();
     for (place, group) in weighed.groups.iter().enumerate() {
         if place == prefix {
             new.extend(summary.map(|summary| dialect.user_message(&summary.text)));
         }
         if cut.kept[place] {
-            new.extend(
-                old[group.messages.clone()]
-                    .iter_mut()
-                    .filter_map(Option::take),
-            );
+            new.extend_from_slice(&old[group.messages.clone()]);
         }
     }
-    *messages = dialect.joined(new);
+    let messages = Value::Array(dialect.joined(new));
+    let mut members = Map::new();
+    for (name, value) in request.iter() {
+        let value = match name == dialect.messages() {
+            true => Value::Null,
+            false => value.clone(),
+        };
+        members.insert(name.clone(), value);
+    }
+    members.insert(dialect.messages().to_owned(), messages);
+    *request = Cow::Owned(members);
 }
 
 #[cfg(test)]

@@ -8,11 +8,11 @@
 use std::{borrow::Cow, ops::Range};
 
 use fleet::{
-    canonical,
     manifest::ContextStrategy,
     store::summaries::{KeptSummary, TEXT_MAX},
 };
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use super::{
     super::{dialect::Speaker, estimate},
@@ -89,8 +89,9 @@ impl NeededSummary {
             .filter(|clear| weighed.all() > clear.above)
         {
             let mut cleared = Cow::Borrowed(&*request.members);
-            clear::results(dialect, &mut cleared, clear.keep);
-            weighed = weigh(&cleared)?;
+            if clear::results(dialect, &mut cleared, clear.keep) > 0 {
+                weighed = weigh(&cleared)?;
+            }
         }
         if weighed.all() <= threshold {
             return None;
@@ -102,16 +103,16 @@ impl NeededSummary {
             .rposition(|group| group.speaker != Speaker::System)?;
         // The hash is of what was said, whatever is left out of it by now.
         let messages = request.original.get(dialect.messages())?.as_array()?;
-        let mut hash = canonical::hash_text("the beginning of a conversation");
+        let mut said = Sha256::new_with_prefix("the beginning of a conversation");
         let mut boundaries = Vec::new();
         for (place, group) in weighed.groups[..last].iter().enumerate().skip(prefix) {
             for message in &messages[group.messages.clone()] {
-                hash = canonical::hash_text(&format!("{hash:?}{message}"));
+                absorb(&mut said, message);
             }
             boundaries.push(Boundary {
                 groups: place + 1,
                 messages: group.messages.end,
-                hash,
+                hash: said.clone().finalize().into(),
             });
         }
         let spare = boundaries.len().saturating_sub(BOUNDARIES_MAX);
@@ -221,6 +222,37 @@ impl NewSummary {
             Err("longer")
         } else {
             Ok(())
+        }
+    }
+}
+
+/// Adds a value to a hash, so that no other one adds the same: each part with its kind and its length. Texts are not written as JSON for
+/// that, which would take as long as the hash itself.
+fn absorb(hash: &mut Sha256, value: &Value) {
+    let mut part = |kind: u8, length: usize, bytes: &[u8]| {
+        hash.update([kind]);
+        hash.update((length as u64).to_be_bytes());
+        hash.update(bytes);
+    };
+    match value {
+        Value::Null => part(b'0', 0, b""),
+        Value::Bool(is) => part(b'b', 0, &[u8::from(*is)]),
+        Value::Number(number) => {
+            let digits = number.to_string();
+            part(b'n', digits.len(), digits.as_bytes());
+        }
+        Value::String(text) => part(b's', text.len(), text.as_bytes()),
+        Value::Array(items) => {
+            part(b'a', items.len(), b"");
+            items.iter().for_each(|item| absorb(hash, item));
+        }
+        Value::Object(members) => {
+            part(b'o', members.len(), b"");
+            for (name, value) in members {
+                hash.update((name.len() as u64).to_be_bytes());
+                hash.update(name);
+                absorb(hash, value);
+            }
         }
     }
 }

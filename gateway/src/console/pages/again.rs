@@ -1,0 +1,65 @@
+//! How the same call is sent again: to copy, and as a form.
+
+use fleet::tokens::Scope;
+use maud::{Markup, html};
+
+use super::{
+    super::{json, text, visitor::Visitor, words},
+    make::new_key,
+    story::StoryCall,
+};
+
+/// How the same is sent again: to copy, and as a form.
+pub(super) fn again(visitor: &Visitor, call: &StoryCall) -> Markup {
+    // What is not seen is written as JSON writes it, so that a copy means the same.
+    let args = call.args.as_ref().map_or("{}", |args| args.get());
+    let args = &json::visible(args);
+    let quoted = format!("'{}'", args.replace('\'', "'\\''"));
+    let tenant = &call.tenant;
+    let curl = format!(
+        "curl -s \"$GATEWAY/v1/call/{}\" -H \"Authorization: Bearer $TOKEN\" -H 'Toolfleet-Tenant: {tenant}' \\\n  -H 'Content-Type: application/json' -H \"Idempotency-Key: $(uuidgen)\" -d {quoted}",
+        call.tool
+    );
+    let command = format!(
+        "toolfleet call {} --tenant {tenant} --args {quoted}",
+        call.tool
+    );
+    let python = format!(
+        "await nats.request(\"v1.{tenant}.call.{}\", {}.encode(), headers={{\"Idempotency-Key\": key}})",
+        call.tool,
+        serde_json::Value::from(args.as_str())
+    );
+    let copies = [
+        ("again-curl", words::COPY_CURL, curl),
+        ("again-cli", words::COPY_CLI, command),
+        ("again-python", words::COPY_PYTHON, python),
+    ];
+    html! {
+        section #again data-live {
+            h2 { (visitor.say(words::AGAIN)) }
+            @if !call.sensitive && args.len() <= text::SHOWN_MAX {
+                @for (id, word, copied) in &copies {
+                    details {
+                        summary { (visitor.say(*word)) }
+                        div.block {
+                            button.copy type="button" data-copy=(id) { (visitor.say(words::COPY)) }
+                            pre.text id=(id) { (text::stranger(copied)) }
+                        }
+                    }
+                }
+            }
+            @if call.state == "in_doubt" {
+                p.hint { (visitor.say(words::RETRY_NOT)) }
+            } @else if visitor.may(Scope::Call) && call.finished_at.is_some() && !call.sensitive {
+                form method="post" action=(visitor.link(&format!("/console/calls/{}/retry", call.call_id))) {
+                    p.hint { (visitor.say(words::RETRY_HINT)) @if call.effect != "read" { " " strong { (visitor.say(words::RETRY_WRITES)) } } }
+                    // A form that is sent twice makes one call.
+                    input type="hidden" name="key" value=(new_key());
+                    label for="retry-arguments" { (visitor.say(words::ARGUMENTS)) }
+                    textarea #retry-arguments name="arguments" rows="6" spellcheck="false" { (args) }
+                    button { (visitor.say(words::RETRY)) }
+                }
+            }
+        }
+    }
+}

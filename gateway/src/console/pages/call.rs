@@ -1,0 +1,158 @@
+//! A call: what it came to and what is known of its effect, its timeline, and everything that is kept of it.
+
+use axum::{
+    Extension,
+    extract::{Path, State},
+    response::Response,
+};
+use fleet::tokens::Scope;
+use maud::{Markup, html};
+use time::{Duration, OffsetDateTime};
+
+use super::{
+    super::{
+        frame::{Page, Place, Shown, framed},
+        moment, shown,
+        state::{Console, Looking, Pages},
+        text, timeline,
+        visitor::Visitor,
+        words,
+    },
+    again, details,
+    overview::Overview,
+    settle,
+    story::{CallWhy, Story},
+    waiting,
+};
+
+/// The page.
+pub(in super::super) async fn page(
+    State(console): Pages,
+    Path(call): Path<String>,
+    Extension(visitor): Looking,
+) -> Response {
+    let shown = shown(&console, &visitor, &call, None).await;
+    framed(&console, &visitor, shown).await
+}
+
+/// The page of a call, with what came of something that was done about it.
+pub(super) async fn shown(
+    console: &Console,
+    visitor: &Visitor,
+    call: &str,
+    came_of_it: Option<Markup>,
+) -> Shown {
+    let query = visitor.query(&["all"])?;
+    let all = query.text("all");
+    let story = Story::get(console, visitor, call).await?;
+    let why = CallWhy::get(console, visitor, call).await;
+    let now = Overview::get(console, visitor)
+        .await
+        .map(|overview| overview.now);
+    let now = now.unwrap_or(story.call.accepted_at);
+    let decisions = match (story.call.state.as_str(), story.call.awaiting.as_deref()) {
+        ("in_doubt", _) => settle::of_call(console, visitor, &story.call.call_id).await?,
+        ("awaiting_client", Some("approval")) => {
+            waiting::of_call(
+                console,
+                visitor,
+                &story.call.call_id,
+                story.call.args.as_deref(),
+            )
+            .await?
+        }
+        (_, _) => Markup::default(),
+    };
+    // What was sent is not sent again each time something changes.
+    let is_live = came_of_it.is_none() && all.is_none() && story.call.finished_at.is_none();
+    let main = html! {
+        (came_of_it.unwrap_or_default())
+        (head(visitor, &story, why.as_ref(), now))
+        div #decisions data-live { (decisions) }
+        h2 #timeline-title { (visitor.say(words::TIMELINE)) }
+        (timeline(visitor, &story, now))
+        nav.tabs aria-label=(visitor.say(words::FACTS)) {
+            @for (place, word) in [("arguments", words::ARGUMENTS), ("result", words::RESULT), ("error", words::ERROR),
+                ("moves", words::MOVES), ("attempts", words::ATTEMPTS), ("facts", words::FACTS), ("again", words::AGAIN)] {
+                a href={ "#" (place) } { (visitor.say(word)) } " "
+            }
+        }
+        (details::arguments(visitor, &story.call, all))
+        (details::bodies(visitor, &story.call, all))
+        (details::moves(visitor, &story.events))
+        (details::attempts(visitor, &story.attempts))
+        (details::facts(visitor, &story.call, now, console.gateway.trace_url.as_deref()))
+        (again::again(visitor, &story.call))
+    };
+    Ok(Page {
+        place: Place::Call,
+        title: format!("{} {}", story.call.tool, &story.call.call_id),
+        is_live,
+        main,
+    })
+}
+
+fn head(visitor: &Visitor, story: &Story, why: Option<&CallWhy>, now: OffsetDateTime) -> Markup {
+    let call = &story.call;
+    let state = if call.held { "held" } else { &call.state };
+    let effect = match call.effect_known.as_deref() {
+        Some("none") => Some(words::EFFECT_NONE),
+        Some("applied") => Some(words::EFFECT_APPLIED),
+        Some("not_applied") => Some(words::EFFECT_NOT_APPLIED),
+        Some("unknown") => Some(words::EFFECT_UNKNOWN),
+        _ if call.state == "in_doubt" => Some(words::EFFECT_UNKNOWN),
+        _ => None,
+    };
+    html! {
+        div #head data-live {
+            p.sentence {
+                (shown::state(visitor, state))
+                @if let Some(outcome) = &call.outcome { " " (shown::state(visitor, outcome)) }
+                " " (moment::span(call.finished_at.unwrap_or(now) - call.accepted_at))
+                @if let Some(effect) = effect { " · " b { (visitor.say(effect)) } }
+            }
+            @if let Some(why) = why {
+                p.why { code { (why.reason) } ": " (text::stranger(&why.because)) }
+                @if !why.next.is_empty() { p.hint { (text::stranger(&why.next)) } }
+                @for (place, command) in why.commands.iter().enumerate() {
+                    div.block {
+                        button.copy type="button" data-copy={ "command-" (place) } { (visitor.say(words::COPY)) }
+                        pre.text id={ "command-" (place) } { (text::stranger(command)) }
+                    }
+                }
+            }
+        }
+        div #cancel data-live { @if call.finished_at.is_none() && call.state != "in_doubt" && visitor.may(Scope::Call) {
+            form.actions method="post" action=(visitor.link(&format!("/console/calls/{}/cancel", call.call_id))) {
+                label for="cancel-reason" { (visitor.say(words::REASON)) }
+                input #cancel-reason name="reason" maxlength="500" autocomplete="off";
+                button.danger { (visitor.say(words::CANCEL)) }
+            }
+        } }
+    }
+}
+
+fn timeline(visitor: &Visitor, story: &Story, now: OffsetDateTime) -> Markup {
+    let moves: Vec<timeline::Moved<'_>> = story
+        .events
+        .iter()
+        .map(|moved| timeline::Moved {
+            at: moved.at,
+            from: moved.from_state.as_deref(),
+            to: &moved.to_state,
+            reason: &moved.reason,
+        })
+        .collect();
+    let in_time = story.attempts.iter().filter(|attempt| !attempt.late);
+    let timeouts: Vec<Option<Duration>> = in_time
+        .map(|attempt| attempt.timeout_ms.map(Duration::milliseconds))
+        .collect();
+    let clocks = timeline::Clocks {
+        now,
+        is_held: story.call.held,
+        not_before: story.call.not_before,
+        deadline: story.call.deadline_at,
+        timeouts: &timeouts,
+    };
+    timeline::drawn(visitor, &timeline::bars(&moves, &clocks), now)
+}

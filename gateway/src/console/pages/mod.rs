@@ -1,0 +1,23 @@
+//! The pages, a file each.
+
+mod actor;
+pub(super) mod acts;
+mod again;
+pub(super) mod call;
+mod details;
+mod doubt;
+pub(super) mod doubts;
+pub(super) mod files;
+pub(super) mod find;
+pub(super) mod live;
+pub(super) mod login;
+mod make;
+pub(super) mod overview;
+pub(super) mod protection;
+mod settle;
+pub(super) mod story;
+pub(super) mod streams;
+pub(super) mod tool;
+pub(super) mod tools;
+pub(super) mod waiting;
+pub(super) mod workers;

@@ -1,0 +1,106 @@
+//! The tools that can be called.
+
+use axum::{Extension, extract::State, response::Response};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::super::{
+    frame::{Page, Place, Shown, framed},
+    shown,
+    state::{Console, Looking, Pages},
+    text,
+    visitor::Visitor,
+    words,
+};
+
+/// A tool, as `GET /v1/tools` has it.
+#[derive(Debug, Deserialize)]
+struct ListedTool {
+    name: String,
+    version: i64,
+    #[serde(default)]
+    description: String,
+    effect: String,
+    queue: String,
+    #[serde(default)]
+    timeout_ms: Option<i64>,
+}
+
+/// How a tool was used, as `GET /v1/usage` has it.
+#[derive(Debug, Deserialize)]
+struct Used {
+    tool: String,
+    calls: i64,
+    succeeded: i64,
+    p50_ms: Option<i64>,
+    p95_ms: Option<i64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Usage {
+    tools: Vec<Used>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Tools {
+    tools: Vec<ListedTool>,
+}
+
+/// The page.
+pub(in super::super) async fn page(State(console): Pages, Extension(visitor): Looking) -> Response {
+    let shown = shown(&console, &visitor).await;
+    framed(&console, &visitor, shown).await
+}
+
+async fn shown(console: &Console, visitor: &Visitor) -> Shown {
+    visitor.query(&[])?;
+    let found: Tools = console.api.get(visitor, "/v1/tools").await?;
+    // Who may not look at calls sees no numbers of them.
+    let usage: Option<Usage> = console.api.get(visitor, "/v1/usage").await.ok();
+    let used = usage.map(|usage| usage.tools).unwrap_or_default();
+    let of = |tool: &ListedTool| used.iter().find(|used| used.tool == tool.name);
+    let heads = [
+        words::TOOL,
+        words::EFFECT,
+        words::VERSION,
+        words::QUEUE,
+        words::CALLS,
+        words::SUCCESS_RATE,
+        words::LATENCY,
+        words::LIMIT,
+        words::DESCRIPTION,
+    ];
+    let table = html! {
+        table {
+            thead { tr { @for head in heads { th scope="col" { (visitor.say(head)) } } } }
+            tbody { @for tool in &found.tools { (row(visitor, tool, of(tool))) } }
+        }
+    };
+    let main = html! {
+        p.hint { (visitor.say(words::USAGE_HINT)) }
+        @if found.tools.is_empty() { p { (visitor.say(words::NO_TOOLS)) } }
+        @else { (shown::wide(visitor.say(words::TOOLS), &table)) }
+    };
+    Ok(Page {
+        place: Place::Tools,
+        title: visitor.say(words::TOOLS).to_owned(),
+        is_live: false,
+        main,
+    })
+}
+
+fn row(visitor: &Visitor, tool: &ListedTool, used: Option<&Used>) -> Markup {
+    html! {
+        tr data-key=(tool.name) {
+            td { a href=(visitor.link(&format!("/console/tools/{}", tool.name))) { (tool.name) } }
+            td { span class={ "badge effect-" (tool.effect) } { (tool.effect) } }
+            td.number { (tool.version) }
+            td { code { (tool.queue) } }
+            td.number { @if let Some(used) = used { (used.calls) } }
+            td.number { @if let Some(used) = used { (used.succeeded * 100 / used.calls.max(1)) " %" } }
+            td.number { @if let Some(Used { p50_ms: Some(half), p95_ms: Some(most), .. }) = used { (half) " / " (most) " ms" } }
+            td.number { @if let Some(timeout) = tool.timeout_ms { (timeout) " ms" } }
+            td { (text::beginning(&tool.description, 200)) }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Tells a page that what it shows has changed: what it was made from is asked for once a second, by all who look together, and where it is
+//! something else, that is said.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Extension,
+    body::Body,
+    extract::State,
+    http::{HeaderMap, HeaderValue, Uri, header::CONTENT_TYPE},
+    response::Response,
+};
+use bytes::Bytes;
+use fleet::wire::{code::Code, message::Message};
+use sha2::{Digest, Sha256};
+use tokio::time::sleep;
+
+use super::{
+    pages::{doubts, live, protection, story, waiting, workers},
+    state::{Console, Looking, Pages},
+    visitor::{Visitor, encoded},
+};
+use crate::{
+    events::pipe::{PipeEnd, StreamPipe, streamed},
+    follower::stream_from,
+    refusal::Refused,
+};
+
+/// How often it is looked whether something has changed.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Follows a page.
+pub(super) async fn ticks(
+    State(console): Pages,
+    Extension(visitor): Looking,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    let query = visitor.query(&["page"])?;
+    let page: Option<Uri> = query.text("page").and_then(|page| page.parse().ok());
+    let page = page.ok_or_else(no_page)?;
+    let (principal, peer) = (visitor.principal().clone(), visitor.peer().clone());
+    let whom = stream_from(&console.gateway, peer.clone(), &principal)?;
+    let followed = Visitor::new(principal, peer, &page, &headers);
+    let asks = asks(&followed, page.path())?;
+    let (pipe, pieces) = StreamPipe::open(Arc::clone(&console.gateway), whom);
+    let gateway = Arc::clone(&console.gateway);
+    gateway.tasks.spawn(follow(console, followed, asks, pipe));
+    Ok(streamed(Body::from_stream(pieces)))
+}
+
+/// Follows a session or a turn: its events as the API tells them, as text that a browser shows while it comes.
+pub(super) async fn events(
+    State(console): Pages,
+    Extension(visitor): Looking,
+) -> Result<Response, Refused> {
+    let query = visitor.query(&["session", "turn"])?;
+    let path = match query.text("turn") {
+        Some(turn) => format!("/v1/turns/{}/events", encoded(turn)),
+        None => {
+            let session = encoded(query.text("session").unwrap_or_default());
+            format!("/v1/sessions/{session}/events?from=start")
+        }
+    };
+    let mut response = console.api.stream(&visitor, &path, &[]).await?;
+    let text = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, text);
+    Ok(response)
+}
+
+/// What a page is made from.
+fn asks(visitor: &Visitor, path: &str) -> Result<Vec<String>, Refused> {
+    let mut asks = match path {
+        "/console" => vec![live::asks(visitor)?],
+        "/console/doubts" => vec![doubts::asks()],
+        "/console/waiting" => vec![waiting::asks()],
+        "/console/workers" => vec![workers::asks(visitor)?],
+        "/console/protection" => protection::ASKS.map(ToOwned::to_owned).to_vec(),
+        _other => {
+            let call = path.strip_prefix("/console/calls/").ok_or_else(no_page)?;
+            story::asks(call)
+        }
+    };
+    asks.push("/v1/overview".to_owned());
+    Ok(asks)
+}
+
+async fn follow(console: Arc<Console>, visitor: Visitor, asks: Vec<String>, mut pipe: StreamPipe) {
+    let mut known = None;
+    let ended = loop {
+        let seen = tokio::select! {
+            seen = pipe.meanwhile(seen(&console, &visitor, &asks)) => seen,
+            () = console.gateway.stopping.cancelled() => return,
+        };
+        let seen = match seen {
+            Ok(seen) => seen,
+            Err(ended) => break ended,
+        };
+        if known.is_some_and(|known| known != seen) {
+            let said = format!("event: changed\ndata: {}\n\n", hex::encode(&seen[..8]));
+            if let Err(ended) = pipe.send_piece(Bytes::from(said)).await {
+                break ended;
+            }
+        }
+        known = Some(seen);
+        let pause = pipe.meanwhile(sleep(EVERY));
+        tokio::select! {
+            paused = pause => if let Err(ended) = paused { break ended },
+            () = console.gateway.stopping.cancelled() => return,
+        }
+    };
+    match ended {
+        PipeEnd::Revoked => {
+            pipe.send_last(Bytes::from_static(b"event: over\ndata: -\n\n"))
+                .await;
+            pipe.cut();
+        }
+        PipeEnd::Slow => pipe.cut(),
+        PipeEnd::Gone => {}
+    }
+}
+
+/// The hash of what a page is made from.
+async fn seen(console: &Console, visitor: &Visitor, asks: &[String]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for path in asks {
+        match console.api.get_bytes(visitor, path).await {
+            Ok(answered) => {
+                for piece in without_now(&answered.body) {
+                    hash.update(piece);
+                }
+            }
+            // That it cannot be read is a change, too.
+            Err(refused) => hash.update(refused.code().as_str()),
+        }
+    }
+    hash.finalize().into()
+}
+
+/// An answer without what time it is: the members `now`. In a text their quotation marks would have backslashes before them.
+fn without_now(body: &[u8]) -> Vec<&[u8]> {
+    const NOW: &[u8] = b"\"now\":\"";
+    let mut pieces = Vec::new();
+    let mut rest = body;
+    while let Some(place) = rest.windows(NOW.len()).position(|window| window == NOW) {
+        let (before, behind) = rest.split_at(place + NOW.len());
+        pieces.push(before);
+        let end = behind.iter().position(|byte| *byte == b'"');
+        rest = &behind[end.unwrap_or(behind.len())..];
+    }
+    pieces.push(rest);
+    pieces
+}
+
+fn no_page() -> Refused {
+    let what = Message::fixed(
+        "page must be the path of a page that changes",
+        "page 必须是会变化的页面的路径",
+    );
+    Refused::new(Code::InvalidArguments, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_time_it_is_is_no_change() {
+        let of = |text: &str| without_now(text.as_bytes()).concat();
+        assert_eq!(
+            of(r#"{"now":"2026","a":"1"}"#),
+            of(r#"{"now":"2027-01","a":"1"}"#)
+        );
+        assert_ne!(
+            of(r#"{"now":"2026","a":"1"}"#),
+            of(r#"{"now":"2026","a":"2"}"#)
+        );
+        // In a text it is one.
+        let said =
+            |word: &str| serde_json::json!({ "a": format!("\"now\":\"{word}\"") }).to_string();
+        assert_ne!(of(&said("x")), of(&said("y")));
+    }
+}
