@@ -1,7 +1,7 @@
 # The verbs of daily work. `make` alone lists them; what needs more than a line is a program.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build program install demo demo-agent dev test test-fast prove openapi mcp chaos chaos-mutants lint fmt schema docs deny deny-offline bench bench-arguments
+.PHONY: help setup build program install demo demo-agent dev test test-fast prove openapi console mcp chaos chaos-mutants lint fmt schema docs deny deny-offline bench bench-arguments
 
 # A shell that has not been restarted since rustup came does not have it on its PATH yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -72,6 +72,9 @@ prove: build ## the black-box proofs in full, every test that waits out a lease,
 
 openapi: program ## schemathesis tries the document of the API against a gateway (installed from PyPI the first time); SHORT=--short
 	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/openapi/run.py --toolfleet "$(TOOLFLEET)" $(SHORT)
+
+console: program ## a browser walks through the console: journeys, pictures, accessibility, hostile texts, without its script (Chromium from the system's packages and packages from npm are installed the first time); SHORT=--short
+	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/console/run.py --toolfleet "$(TOOLFLEET)" $(SHORT)
 
 mcp: build ## the conformance suite of MCP, three clients and servers of others try a gateway and a worker (installed from npm and PyPI the first time), and what tools received; SHORT=--short
 	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/mcp/run.py --toolfleet "$(TOOLFLEET)" --fixtures "$(dir $(TOOLFLEET))fleet_tests_mcp" $(SHORT)

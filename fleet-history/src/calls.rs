@@ -115,8 +115,9 @@ pub struct FoundText {
     pub until: Option<String>,
 }
 
-/// The calls of a filter that have this text in their arguments or their result, as the views show them, or this trace id: as many as the filter's limit, or
-/// as are found while it goes on. It reads the calls one by one, so it says how far it came.
+/// The calls of a filter that have this text in their arguments or their result, as the views show them, or this trace id.
+///
+/// As many as the filter's limit, or as are found while it goes on. It reads the calls one by one, so it says how far it came.
 ///
 /// # Errors
 ///

@@ -109,8 +109,9 @@ pub struct ListedWait {
     pub tool: String,
 }
 
-/// All calls that wait, of a tenant or of all, or one of them; the one whose wait ends first before others; at most so many. With the beginning of the
-/// arguments, how long these are, and who has said yes.
+/// All calls that wait, of a tenant or of all, or one of them; at most so many.
+///
+/// The one whose wait ends first comes first. With the beginning of the arguments, how long these are, and who has said yes.
 ///
 /// # Errors
 ///

@@ -17,7 +17,8 @@ use crate::marks::Mark;
 /// What the views say of a call at one moment, by Postgres's clock.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Facts {
-    pub(crate) call_id: CallId,
+    /// The call.
+    pub call_id: CallId,
     /// Its tenant.
     pub tenant: String,
     /// Its state.

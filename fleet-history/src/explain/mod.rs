@@ -23,7 +23,11 @@ mod ended;
 
 use fleet::call::State;
 
-pub use self::{explanation::Explanation, facts::Facts, look::facts};
+pub use self::{
+    explanation::Explanation,
+    facts::Facts,
+    look::{facts, facts_of},
+};
 
 /// The one reason.
 pub fn explain(facts: &Facts) -> Explanation {

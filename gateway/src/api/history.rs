@@ -99,28 +99,34 @@ pub(super) async fn list(
 
 /// The rows, where those that do not run say why: the first [`EXPLAINED_MAX`] of them.
 async fn explained(gateway: &Gateway, rows: &[Row<ListedCall>]) -> Result<String, Refused> {
-    let mut told = Vec::with_capacity(rows.len());
-    let mut explained = 0;
-    for row in rows {
-        let call = row
-            .read()
-            .ok()
-            .filter(|call| WAITS.contains(&call.state.as_str()));
-        let call = call.filter(|_| explained < EXPLAINED_MAX);
-        let call: Option<CallId> = call.and_then(|call| call.call_id.parse().ok());
-        let (Some(call), Ok(mut fields)) = (call, Fields::of(row.json())) else {
-            told.push(row.json().to_owned());
-            continue;
-        };
-        explained += 1;
-        let facts = explain::facts(&gateway.views, call).await;
-        let facts = facts.map_err(|error| unreadable(&error))?;
-        if let Some(facts) = facts.and_then(|row| row.read().ok()) {
-            fields.push("why", &why_of(&facts));
-        }
-        told.push(fields.to_text());
+    let waits = rows.iter().filter_map(|row| {
+        let call = row.read().ok()?;
+        let waits = WAITS.contains(&call.state.as_str());
+        waits.then(|| call.call_id.parse::<CallId>().ok())?
+    });
+    let waits: Vec<CallId> = waits.take(EXPLAINED_MAX).collect();
+    if waits.is_empty() {
+        return Ok(Row::json_of_all(rows));
     }
-    Ok(format!("[{}]", told.join(",")))
+    let facts = explain::facts_of(&gateway.views, &waits).await;
+    let facts = facts.map_err(|error| unreadable(&error))?;
+    let facts: Vec<Facts> = facts.iter().filter_map(|row| row.read().ok()).collect();
+    let told = rows.iter().map(|row| {
+        let call = row.read().ok();
+        let facts = call.and_then(|call| {
+            facts
+                .iter()
+                .find(|facts| facts.call_id.to_string() == call.call_id)
+        });
+        match (facts, Fields::of(row.json())) {
+            (Some(facts), Ok(mut fields)) => {
+                fields.push("why", &why_of(facts));
+                fields.to_text()
+            }
+            (_, _) => row.json().to_owned(),
+        }
+    });
+    Ok(format!("[{}]", told.collect::<Vec<_>>().join(",")))
 }
 
 /// Everything about one call.

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::refusal::Refused;
 
-/// LiveCalls of a page.
+/// Rows of a page.
 const LIMIT: usize = 50;
 /// What a page may be asked for.
 const FILTERS: [&str; 7] = ["state", "tool", "session", "run", "since", "text", "before"];
@@ -86,7 +86,7 @@ pub(in super::super) async fn page(State(console): Pages, Extension(visitor): Lo
 /// What the table is made from.
 pub(in super::super) fn asks(visitor: &Visitor) -> Result<String, Refused> {
     let query = visitor.query(&FILTERS)?;
-    let mut path = format!("/v1/history?limit={LIMIT}&arguments=true&why=true");
+    let mut path = format!("/v1/history?limit={LIMIT}&arguments=true");
     for name in FILTERS {
         if let Some(value) = query.text(name) {
             path.push('&');
@@ -106,7 +106,8 @@ async fn shown(console: &Console, visitor: &Visitor) -> Shown {
         .iter()
         .filter_map(|name| Some((*name, query.text(name)?)))
         .collect();
-    let path = asks(visitor)?;
+    // Why each does not run is looked up for who reads it, and not each second.
+    let path = format!("{}&why=true", asks(visitor)?);
     let overview = Overview::get(console, visitor).await;
     // Which calls are meant may be wrong, or this look too wide: the rest of the page is there all the same.
     let calls: Result<LiveCalls, _> = console.api.get(visitor, &path).await;

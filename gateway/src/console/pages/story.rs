@@ -142,13 +142,7 @@ fn path(call: &str) -> String {
     format!("/v1/history/{}", encoded(call))
 }
 
-/// What the page of a call is made from.
+/// What the page of a call is made from, but for why it does not run: that changes with the rest.
 pub(in super::super) fn asks(call: &str) -> Vec<String> {
-    let why = format!("{}/why", path(call));
-    vec![
-        why,
-        path(call),
-        doubt::asks_of(call),
-        waiting::asks_of(call),
-    ]
+    vec![path(call), doubt::asks_of(call), waiting::asks_of(call)]
 }

@@ -49,7 +49,7 @@ impl Browser {
 
     /// A page as it comes.
     pub(super) async fn get(&self, path: &str) -> WebAnswer {
-        self.from_site("GET", path, &[], "same-origin").await
+        self.ask_from("GET", path, &[], "same-origin").await
     }
 
     /// A page that has to be there, as text.
@@ -61,11 +61,11 @@ impl Browser {
 
     /// Sends a form of a page.
     pub(super) async fn send(&self, path: &str, fields: &[(&str, &str)]) -> WebAnswer {
-        self.from_site("POST", path, fields, "same-origin").await
+        self.ask_from("POST", path, fields, "same-origin").await
     }
 
     /// The same as a browser sends it from this site.
-    pub(super) async fn from_site(
+    pub(super) async fn ask_from(
         &self,
         method: &str,
         path: &str,

@@ -109,14 +109,14 @@ async fn a_link_signs_in_once_and_only_from_outside_of_pages() {
     let made = with(web.post("/console/links", ""), &ann).send().await;
     let path = made.json()["path"].as_str().unwrap().to_owned();
     let browser = Browser::new(web);
-    let planted = browser.from_site("GET", &path, &[], "cross-site").await;
+    let planted = browser.ask_from("GET", &path, &[], "cross-site").await;
     assert_eq!(planted.status, 403, "another site signs nobody in");
-    let entered = browser.from_site("GET", &path, &[], "none").await;
+    let entered = browser.ask_from("GET", &path, &[], "none").await;
     assert_eq!(entered.status, 303);
     let mut signed_in = browser.clone();
     signed_in.keep(&entered);
     assert!(signed_in.page("/console").await.contains(">ann<"));
-    let again = browser.from_site("GET", &path, &[], "none").await;
+    let again = browser.ask_from("GET", &path, &[], "none").await;
     assert_eq!(again.status, 403);
     gateway.drain().await;
 }
@@ -131,7 +131,7 @@ async fn forms_of_other_sites_are_not_taken_and_pages_load_nothing_of_others() {
     let pause = [("tool", "look"), ("note", "planted")];
     for site in ["cross-site", "same-site"] {
         let planted = browser
-            .from_site("POST", "/console/protection", &pause, site)
+            .ask_from("POST", "/console/protection", &pause, site)
             .await;
         assert_eq!(planted.status, 403, "{site}");
     }

@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""Has a browser try the console: pictures of every page, journeys of operators, the keyboard, texts of strangers, and how fast it is.
+
+Starts a fleet on a folder of its own with the tools of tools.py, whose service is service.py, and then the modules of node/ one after the other.
+Each prints a line for what it has asserted, with `not ok` where that did not hold, and figures. The exit code is 1 when anything did not hold.
+The modules share the fleet; what the later ones break (its gateway, its tokens) the earlier ones need.
+
+The first run installs playwright-core and axe-core from the npm registry into tests/console/node/node_modules, in the versions of
+package-lock.json, and Chromium with a Chinese font from Debian's packages where there is none. `--short` does without the figures and most
+of the pictures.
+"""
+
+import argparse
+import asyncio
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(HERE.parent / "blackbox"), str(ROOT / "scripts")]
+sys.dont_write_bytecode = True
+
+from fleet import Dev, command
+from service import Service
+from setup import find_npm
+from tools import tools
+from waiting import check
+
+NODE = os.environ.get("TOOLFLEET_NODE", "node")
+MODULES = HERE / "node" / "node_modules"
+LOCK, INSTALLED = HERE / "node" / "package-lock.json", MODULES / ".package-lock.json"
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+CHINESE_FONTS = ("fonts-wqy-microhei", "fonts-noto-cjk")
+# In this order: pictures want a calm fleet, and `losses` takes the gateway and a token away. `doubts` mostly waits for a dead worker to be
+# found, so what makes no doubts runs beside it.
+RUNS = ("pictures", "access", "calls", "doubts", "scriptless", "hostile", "losses", "speed")
+BESIDE = {"doubts": ["people", "playground", "streams", "schemas"]}
+NAMES = [*RUNS, *(name for names in BESIDE.values() for name in names)]
+NOT_SHORT = ("speed",)
+RUN_SECONDS = 900
+# Who signs in: scopes, tenant.
+TOKENS = {
+    "ann": ("read,settle,approve,call,admin", "default"),
+    "bob": ("read,settle,approve,call,admin", "default"),
+    "looker": ("read", "default"),
+    "leaving": ("read", "default"),
+}
+
+
+def packages():
+    """The JavaScript packages of the lock, where they are not there yet."""
+    wanted = {place: of["integrity"] for place, of in json.loads(LOCK.read_text())["packages"].items() if place}
+    there = json.loads(INSTALLED.read_text())["packages"] if INSTALLED.exists() else {}
+    if any(there.get(place, {}).get("integrity") != integrity for place, integrity in wanted.items()):
+        npm = [*find_npm(), "ci", "--prefix", str(HERE / "node"), "--ignore-scripts", "--no-audit", "--no-fund"]
+        subprocess.run(npm, check=True, stdout=subprocess.DEVNULL)
+
+
+def chromium():
+    """The browser: that of TOOLFLEET_CHROMIUM, one that is here, or Debian's."""
+    chosen = os.environ.get("TOOLFLEET_CHROMIUM")
+    found = next(filter(None, [chosen, *map(shutil.which, CHROMIUM)]), None)
+    if not found and debian("chromium"):
+        found = shutil.which("chromium")
+    if not found:
+        sys.exit("The tests of the console need Chromium: install it (Debian: apt-get install chromium), or name its file in TOOLFLEET_CHROMIUM.")
+    # Without one, pictures of the Chinese pages have boxes in the place of letters; nothing else is about it.
+    chinese = [font for name in ("wqy", "*CJK*", "*cjk*") for font in glob.glob(f"/usr/share/fonts/**/{name}*", recursive=True)]
+    if not chinese and not any(map(debian, CHINESE_FONTS)):
+        print("no Chinese font could be had: the pictures of Chinese pages have boxes in the place of letters")
+    return found
+
+
+def debian(package):
+    """Whether apt-get has installed it."""
+    if not shutil.which("apt-get") or os.geteuid() != 0:
+        return False
+    words = ["apt-get", "install", "--yes", "--no-install-recommends", package]
+    return subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
+async def tried(options, folder):
+    """Whether everything was as it should be."""
+    browser, service = chromium(), Service()
+    try:
+        async with Dev(os.path.abspath(options.toolfleet), folder, tools(service.url), workers=1) as dev:
+            info = dev.info()
+            check(" is not applied" not in dev.log.read_text(), f"not all tools are applied: {dev.log.read_text()}")
+            told = {
+                "program": dev.program,
+                "data": str(dev.data),
+                "folder": str(folder),
+                "url": info["gateway_url"],
+                "service": service.url,
+                "chromium": browser,
+                "pictures": os.path.abspath(options.pictures),
+                "short": options.short,
+                "axe": str(MODULES / "axe-core" / "axe.min.js"),
+                "tokens": {"all": info["gateway_token"], **{name: await token(dev, name) for name in TOKENS}},
+            }
+            (Path(folder) / "told.json").write_text(json.dumps(told))
+            os.makedirs(told["pictures"], exist_ok=True)
+            # In a thread: the fleet is looked after meanwhile.
+            return await asyncio.to_thread(run, options, folder)
+    finally:
+        service.close()
+
+
+async def token(dev, name):
+    scopes, tenant = TOKENS[name]
+    words = ["tokens", "create", "--name", name, "--tenant", tenant, "--scope", scopes, "--note", "the browser tests"]
+    return (await command(dev, *words)).decode().strip()
+
+
+def run(options, folder):
+    def is_meant(name):
+        return name in options.only if options.only else not (options.short and name in NOT_SHORT)
+
+    results, began = {}, time.monotonic()
+    for name in RUNS:
+        lanes = [list(filter(is_meant, lane)) for lane in ([name], BESIDE.get(name, []))]
+        with ThreadPoolExecutor(len(lanes)) as beside:
+            for done in beside.map(lambda lane: [(one, module(one, folder)) for one in lane], lanes):
+                results.update(done)
+    bad = [name for name, good in results.items() if not good]
+    print(f"{len(results) - len(bad)} of {len(results)} modules as they should be in {time.monotonic() - began:.0f} s", *(["; not:", *bad] if bad else []))
+    return not bad
+
+
+def module(name, folder):
+    """Runs a module and prints what it has said, in one piece; whether all that it claims holds."""
+    start = time.monotonic()
+    words = [NODE, str(HERE / "node" / f"{name}.mjs"), str(Path(folder) / "told.json")]
+    try:
+        said = subprocess.run(words, cwd=folder, timeout=RUN_SECONDS, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        text, good = said.stdout, said.returncode == 0
+    except subprocess.TimeoutExpired as late:
+        text, good = f"{late.stdout or b''}\nnot ok  it ends within {RUN_SECONDS} s", False
+    print(f"--- {name}, {time.monotonic() - start:.0f} s\n{text.rstrip()}", flush=True)
+    return good
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--toolfleet", default=str(ROOT / "target" / "debug" / "toolfleet"))
+    options.add_argument("--short", action="store_true", help="without the figures and most of the pictures")
+    options.add_argument("--only", action="append", choices=NAMES, metavar="NAME", help=f"this module only, may be given several times: {', '.join(NAMES)}")
+    options.add_argument("--pictures", default=str(ROOT / "target" / "console"), help="the folder of the pictures")
+    options.add_argument("--keep", action="store_true", help="keep the folder with the logs")
+    options = options.parse_args()
+    packages()
+    folder = tempfile.mkdtemp(prefix="toolfleet-console-")
+    # As root, Postgres runs as another user, who must be able to pass through.
+    os.chmod(folder, 0o755)
+    good = False
+    try:
+        good = asyncio.run(tried(options, folder))
+    finally:
+        if good and not options.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            print(f"logs in {folder}")
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
