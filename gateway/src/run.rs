@@ -15,7 +15,7 @@ use fleet::{
     telemetry::metrics,
     tokens::KnownTokens,
 };
-use tokio::{net::TcpListener, task::JoinSet, time::timeout};
+use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -143,6 +143,7 @@ impl Started {
             whole_streams: WholeStreams::default(),
             unread: UnreadAnswers::new(config.answers_max_mib),
             views,
+            text_search: Semaphore::new(1),
             trace_url: config.trace_url.clone(),
             expected: Expected::new(config.listen, &config.allowed_hosts, &config.cors_origins),
             authority,

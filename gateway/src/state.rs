@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fleet::store::PgPool;
+use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -49,6 +50,8 @@ pub(crate) struct Gateway {
     pub(crate) bodies: BodyRoom,
     /// Where replies of models become streams.
     pub(crate) whole_streams: WholeStreams,
+    /// The one look through texts of calls that there is at a time: it reads the history call by call, with a connection of all.
+    pub(crate) text_search: Semaphore,
     /// Where the console leads for a trace.
     pub(crate) trace_url: Option<String>,
     /// What was answered and is not read yet.

@@ -37,6 +37,10 @@ use crate::{
     views::unreadable,
 };
 
+const SEARCHED: Message = Message::fixed(
+    "this gateway looks through the texts of calls for somebody else at the moment",
+    "这个网关正在为其他人查找调用中的文本",
+);
 /// How long a look through texts takes at most: with the last part of it the statements' own two seconds more.
 const LOOK_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 /// How far a look goes back that does not say how far.
@@ -73,6 +77,9 @@ pub(super) async fn list(
     }
     let found = match query.text("text") {
         Some(text) => {
+            let Ok(_alone) = gateway.text_search.try_acquire() else {
+                return Err(Refused::later(Code::Overloaded, SEARCHED));
+            };
             let until = Instant::now() + LOOK_MAX;
             let goes_on = || Instant::now() < until;
             calls::calls_with_text(&gateway.views, &filter, text, goes_on).await

@@ -57,7 +57,7 @@ fn one(visitor: &Visitor, block: &ShownBlock) -> Markup {
         .and_then(|id| id.parse::<FileId>().ok());
     html! {
         @if block.r#type == "text" {
-            @let (beginning, is_whole) = text::cut(&block.text, false);
+            @let (beginning, is_whole) = text::cut(&block.text);
             pre.text { (text::stranger(beginning)) @if !is_whole { "…" } }
         } @else if is_image {
             img.result src={ "data:" (block.mime_type) ";base64," (block.data) } alt=(block.mime_type);

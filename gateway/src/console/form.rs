@@ -8,6 +8,8 @@ use crate::{asked::Asked, body, refusal::Refused, state::Gateway};
 
 /// The most bytes of a form: the largest arguments, of which each byte may be written as three.
 const BYTES_MAX: usize = 3 * body::CALL_MAX + 16 * 1024;
+/// The most bytes of one of somebody who has not signed in.
+const SHORT_MAX: usize = 16 * 1024;
 /// The most fields.
 const FIELDS_MAX: usize = 64;
 
@@ -26,8 +28,30 @@ impl SentForm {
         asked: &Asked,
         body: Body,
     ) -> Result<Self, Refused> {
+        Self::read_within(gateway, asked, body, BYTES_MAX).await
+    }
+
+    /// The same of somebody who has not signed in.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::read`].
+    pub(super) async fn read_short(
+        gateway: &Gateway,
+        asked: &Asked,
+        body: Body,
+    ) -> Result<Self, Refused> {
+        Self::read_within(gateway, asked, body, SHORT_MAX).await
+    }
+
+    async fn read_within(
+        gateway: &Gateway,
+        asked: &Asked,
+        body: Body,
+        bytes_max: usize,
+    ) -> Result<Self, Refused> {
         is_form(&asked.headers)?;
-        let bytes = body::read(&gateway.bodies, asked, body, BYTES_MAX).await?;
+        let bytes = body::read(&gateway.bodies, asked, body, bytes_max).await?;
         body::aside(bytes.len(), move || Self::of(&bytes)).await?
     }
 

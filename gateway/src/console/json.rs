@@ -4,6 +4,9 @@ use super::text::is_odd;
 
 /// How deep lines are indented; what is deeper stays at that.
 const DEPTH_MAX: usize = 40;
+/// How many times as long JSON may become on a page, beyond what is free for every one.
+const GROWTH_MAX: usize = 4;
+const INDENT_FREE: usize = 16 * 1024;
 
 /// The same JSON text over several lines. What is no JSON comes out as it went in, as far as brackets say.
 pub(super) fn indented(text: &str) -> String {
@@ -72,9 +75,13 @@ pub(super) fn visible(text: &str) -> String {
     out
 }
 
-/// JSON on a page.
+/// JSON on a page: indented, where that does not make it many times as long, as it does where lists are deep and short.
 pub(super) fn shown(text: &str) -> String {
-    visible(&indented(text))
+    let indented = indented(text);
+    match indented.len() > GROWTH_MAX * text.len() + INDENT_FREE {
+        true => visible(text),
+        false => visible(&indented),
+    }
 }
 
 fn new_line(out: &mut String, depth: usize) {
@@ -110,5 +117,7 @@ mod tests {
     fn a_deep_one_does_not_grow_without_bound() {
         let deep = "[".repeat(5_000);
         assert!(indented(&deep).len() < deep.len() * (2 * DEPTH_MAX + 3));
+        assert!(shown(&deep).len() <= GROWTH_MAX * deep.len() + INDENT_FREE);
+        assert_eq!(shown("[1]"), "[\n  1\n]");
     }
 }

@@ -31,9 +31,10 @@ use crate::{
 
 /// How long an answer counts: a page that is looked at by many is read once.
 const KEPT: Duration = Duration::from_secs(1);
-/// How many answers are kept at a time, and how large one of them may be.
+/// How many answers are kept at a time, of who has the same rights and of all, and how large one of them may be.
+const ANSWERS_OF_EACH_MAX: usize = 32;
 const ANSWERS_MAX: usize = 256;
-const KEPT_BYTES_MAX: usize = 1024 * 1024;
+const KEPT_BYTES_MAX: usize = 256 * 1024;
 /// The largest answer that is read: that of a call with the largest arguments and the largest answer.
 const ANSWER_MAX: usize = 32 * 1024 * 1024;
 
@@ -114,6 +115,16 @@ impl OwnApi {
         answered
     }
 
+    /// What an endpoint says to this one alone, now.
+    ///
+    /// # Errors
+    ///
+    /// The gateway itself refuses, or cannot ask.
+    pub(super) async fn get_own(&self, visitor: &Visitor, path: &str) -> Result<Answered, Refused> {
+        self.ask(visitor, Method::GET, path, Bytes::new(), &[])
+            .await
+    }
+
     /// Has an endpoint do something; its answer, also where it refuses.
     ///
     /// # Errors
@@ -130,7 +141,8 @@ impl OwnApi {
             .ask(visitor, Method::POST, path, body.into(), headers)
             .await;
         // Whoever did something sees what came of it.
-        self.lock().clear();
+        let own = rights(visitor);
+        self.lock().retain(|key, _| !key.starts_with(&own));
         answered
     }
 
@@ -204,7 +216,10 @@ impl OwnApi {
         let (now, key) = (Instant::now(), key(visitor, path));
         let mut kept = self.lock();
         kept.retain(|_, answer| now.duration_since(answer.asked_at) < KEPT);
-        if kept.len() >= ANSWERS_MAX && !kept.contains_key(&key) {
+        let own = rights(visitor);
+        let its = kept.keys().filter(|key| key.starts_with(&own)).count();
+        let is_full = kept.len() >= ANSWERS_MAX || its >= ANSWERS_OF_EACH_MAX;
+        if is_full && !kept.contains_key(&key) {
             return SharedAnswer::default();
         }
         let answer = kept.entry(key).or_insert_with(|| OwnAnswer {
@@ -219,8 +234,14 @@ impl OwnApi {
     }
 }
 
-/// What decides what an answer is: the rights of who asks, for whom, in which language, and what.
+/// What decides what an answer is: the rights of who asks, for whom, in which language, and what. No endpoint that is asked through
+/// [`OwnApi::get`] answers by the name of who asks.
 fn key(visitor: &Visitor, path: &str) -> String {
+    format!("{}{:?}\n{path}", rights(visitor), visitor.language())
+}
+
+/// The rights of who asks, and for whom.
+fn rights(visitor: &Visitor) -> String {
     let rights = match visitor.principal() {
         Principal::Anyone | Principal::Named(_) => String::new(),
         Principal::Token(token) => {
@@ -228,7 +249,7 @@ fn key(visitor: &Visitor, path: &str) -> String {
         }
     };
     let tenant = visitor.tenant().map_or("", |tenant| tenant.as_str());
-    format!("{rights}\n{tenant}\n{:?}\n{path}", visitor.language())
+    format!("{rights}\n{tenant}\n")
 }
 
 fn unfit() -> Refused {

@@ -6,10 +6,10 @@ use axum::{
     Router,
     extract::{Request, State},
     http::{
-        HeaderValue, Uri,
+        HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri,
         header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_FRAME_OPTIONS},
     },
-    middleware::{Next, from_fn_with_state, map_response},
+    middleware::{Next, from_fn, from_fn_with_state, map_response},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -20,12 +20,12 @@ use super::{
     own_api::OwnApi,
     pages::{
         acts, call, doubts, files, find, live, login, protection, streams, tool, tools, waiting,
-        workers,
+        whole, workers,
     },
     session::{self, OnceLinks},
     state::{Console, Pages, see},
     ticks,
-    visitor::{Visitor, encoded},
+    visitor::{Visitor, encoded, named_tenant},
 };
 use crate::{
     auth::principal::Principal,
@@ -40,6 +40,10 @@ const POLICY: HeaderValue = HeaderValue::from_static(
      base-uri 'none'; frame-ancestors 'none'",
 );
 
+/// No page of another site holds one of the console's, or loads what it serves.
+const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
 /// The pages. `endpoints`: those of the API, without what asks for a token before them.
 pub(crate) fn router(gateway: &Arc<Gateway>, endpoints: Router) -> Router {
     let console = Arc::new(Console {
@@ -53,6 +57,7 @@ pub(crate) fn router(gateway: &Arc<Gateway>, endpoints: Router) -> Router {
         .route("/console/calls/{call}", get(call::page))
         .route("/console/calls/{call}/cancel", post(acts::cancel))
         .route("/console/calls/{call}/retry", post(acts::retry))
+        .route("/console/calls/{call}/whole/{part}", get(whole::whole))
         .route("/console/calls/{call}/settle", post(acts::settle))
         .route("/console/calls/{call}/approve", post(acts::approve))
         .route("/console/calls/{call}/deny", post(acts::deny))
@@ -76,9 +81,13 @@ pub(crate) fn router(gateway: &Arc<Gateway>, endpoints: Router) -> Router {
         .route("/console/login", get(login::page).post(login::sign_in))
         .route("/console/logout", post(login::sign_out))
         .route("/console/language", post(login::choose_language))
-        .route("/console/enter/{code}", get(login::enter))
+        .route(
+            "/console/enter/{code}",
+            get(login::enter).post(login::entered_by_link),
+        )
         .route("/console/links", post(login::link))
         .merge(pages)
+        .layer(from_fn(of_own_pages))
         .layer(CsrfLayer::new())
         .layer(map_response(with_policy))
         // Kept for ever: outside what is said of pages.
@@ -99,7 +108,20 @@ async fn signed_in(State(console): Pages, mut request: Request, next: Next) -> R
         Err(refused) => return refused.into_response(),
     };
     let peer = peer(&request);
-    let visitor = Visitor::new(principal.clone(), peer, request.uri(), request.headers());
+    let named = named_tenant(&principal, request.uri());
+    let (tenant, mut trouble) = match named {
+        Ok(tenant) => (tenant, None),
+        Err(refused) => (None, Some(refused)),
+    };
+    let (uri, headers) = (request.uri(), request.headers());
+    let visitor = Visitor::new(principal.clone(), peer, uri, headers, tenant);
+    // A form has its fields in its body: what else stands in its query would mean nothing, and look as if it did.
+    if request.method() == Method::POST && trouble.is_none() {
+        trouble = visitor.query(&[]).err();
+    }
+    if let Some(refused) = trouble {
+        return frame::problem(&console, &visitor, &refused).await;
+    }
     request.extensions_mut().insert(visitor.clone());
     let mut response = answered(Ok(principal), request, next).await;
     match response.extensions_mut().remove::<Refused>() {
@@ -132,9 +154,33 @@ async fn who(console: &Console, value: Option<String>) -> Result<Option<Principa
     }
 }
 
+/// Lets a page of another site lead here, as a link does, and load nothing: it would look through the history with the reader's cookie, and learn
+/// from how long that takes.
+async fn of_own_pages(request: Request, next: Next) -> Response {
+    if may_load(request.headers()) {
+        return next.run(request).await;
+    }
+    let mut response = Response::default();
+    *response.status_mut() = StatusCode::FORBIDDEN;
+    response
+}
+
+/// What a browser says of where a request comes from and what for (Fetch Metadata). Other programs say nothing of it.
+fn may_load(headers: &HeaderMap) -> bool {
+    let said = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
+    let is = |name, word: &[u8]| said(name) == Some(word);
+    match said("sec-fetch-site") {
+        None | Some(b"same-origin" | b"none") => true,
+        Some(_other_site) => is("sec-fetch-mode", b"navigate") && is("sec-fetch-dest", b"document"),
+    }
+}
+
 async fn with_policy(mut response: Response) -> Response {
     let headers = response.headers_mut();
-    headers.insert(CONTENT_SECURITY_POLICY, POLICY);
+    // A file brings a stricter one.
+    headers.entry(CONTENT_SECURITY_POLICY).or_insert(POLICY);
+    headers.insert(OPENER_POLICY, HeaderValue::from_static("same-origin"));
+    headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
     response

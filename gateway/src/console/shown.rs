@@ -74,15 +74,15 @@ pub(super) fn state_word(word: &str) -> Option<Word> {
 
 /// JSON of a stranger, with a button that copies it. `all`: where all of it is shown, if it is long.
 pub(super) fn json_block(visitor: &Visitor, id: &str, raw: &str, all: Option<&str>) -> Markup {
-    let (beginning, is_whole) = text::cut(raw, all.is_none());
+    let (beginning, is_whole) = text::cut(raw);
     html! {
         div.block {
             button.copy type="button" data-copy=(id) { (visitor.say(words::COPY)) }
             pre.json id=(id) tabindex="0" { (json::shown(beginning)) }
-            @if let (false, Some(all)) = (is_whole, all) {
+            @if !is_whole {
                 p.hint {
                     (visitor.say(words::CUT)) " (" (raw.len()) " B). "
-                    a href=(all) { (visitor.say(words::SHOW_ALL)) }
+                    @if let Some(all) = all { a href=(all) { (visitor.say(words::SHOW_ALL)) } }
                 }
             }
         }

@@ -39,8 +39,8 @@ pub(super) fn beginning(text: &str, characters: usize) -> Markup {
 }
 
 /// The first bytes that are shown, at a boundary of characters, and whether that is all.
-pub(super) fn cut(text: &str, is_whole: bool) -> (&str, bool) {
-    if is_whole || text.len() <= SHOWN_MAX {
+pub(super) fn cut(text: &str) -> (&str, bool) {
+    if text.len() <= SHOWN_MAX {
         return (text, true);
     }
     (&text[..text.floor_char_boundary(SHOWN_MAX)], false)
@@ -70,15 +70,23 @@ fn pieces(text: &str) -> impl Iterator<Item = TextPiece<'_>> {
 pub(super) fn is_odd(character: char) -> bool {
     match character {
         '\n' | '\t' => false,
-        '\u{61c}'
+        '\u{ad}'
+        | '\u{34f}'
+        | '\u{61c}'
+        | '\u{115f}'
+        | '\u{1160}'
+        | '\u{180e}'
         | '\u{200b}'
         | '\u{200e}'
         | '\u{200f}'
         | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}'
+        | '\u{2800}'
+        | '\u{3164}'
         | '\u{feff}'
+        | '\u{ffa0}'
         | '\u{fff9}'..='\u{fffb}'
-        | '\u{e0000}'..='\u{e007f}' => true,
+        | '\u{e0000}'..='\u{e01ef}' => true,
         other => other.is_control(),
     }
 }
@@ -105,9 +113,9 @@ mod tests {
         assert_eq!(beginning("中文字", 2).into_string(), "中文…");
         assert_eq!(beginning("中文", 2).into_string(), "中文");
         let long = "中".repeat(SHOWN_MAX);
-        let (shown, whole) = cut(&long, false);
+        let (shown, whole) = cut(&long);
         assert!(shown.len() <= SHOWN_MAX && shown.len() > SHOWN_MAX - 3 && !whole);
-        assert_eq!(cut(&long, true), (long.as_str(), true));
+        assert_eq!(cut("short"), ("short", true));
     }
 
     #[test]

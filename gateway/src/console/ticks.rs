@@ -13,12 +13,12 @@ use axum::{
 use bytes::Bytes;
 use fleet::wire::{code::Code, message::Message};
 use sha2::{Digest, Sha256};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::{
     pages::{doubts, live, protection, story, waiting, workers},
     state::{Console, Looking, Pages},
-    visitor::{Visitor, encoded},
+    visitor::{Visitor, encoded, named_tenant},
 };
 use crate::{
     events::pipe::{PipeEnd, StreamPipe, streamed},
@@ -26,6 +26,8 @@ use crate::{
     refusal::Refused,
 };
 
+/// When a page has to come again, with the cookie of who has signed in.
+const FOLLOWED_MAX: Duration = Duration::from_secs(3_600);
 /// How often it is looked whether something has changed.
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -40,7 +42,8 @@ pub(super) async fn ticks(
     let page = page.ok_or_else(no_page)?;
     let (principal, peer) = (visitor.principal().clone(), visitor.peer().clone());
     let whom = stream_from(&console.gateway, peer.clone(), &principal)?;
-    let followed = Visitor::new(principal, peer, &page, &headers);
+    let tenant = named_tenant(&principal, &page)?;
+    let followed = Visitor::new(principal, peer, &page, &headers, tenant);
     let asks = asks(&followed, page.path())?;
     let (pipe, pieces) = StreamPipe::open(Arc::clone(&console.gateway), whom);
     let gateway = Arc::clone(&console.gateway);
@@ -70,7 +73,7 @@ pub(super) async fn events(
 /// What a page is made from.
 fn asks(visitor: &Visitor, path: &str) -> Result<Vec<String>, Refused> {
     let mut asks = match path {
-        "/console" => vec![live::asks(visitor)?],
+        "/console" => vec![live::follows(visitor)?],
         "/console/doubts" => vec![doubts::asks()],
         "/console/waiting" => vec![waiting::asks()],
         "/console/workers" => vec![workers::asks(visitor)?],
@@ -86,6 +89,7 @@ fn asks(visitor: &Visitor, path: &str) -> Result<Vec<String>, Refused> {
 
 async fn follow(console: Arc<Console>, visitor: Visitor, asks: Vec<String>, mut pipe: StreamPipe) {
     let mut known = None;
+    let until = Instant::now() + FOLLOWED_MAX;
     let ended = loop {
         let seen = tokio::select! {
             seen = pipe.meanwhile(seen(&console, &visitor, &asks)) => seen,
@@ -102,6 +106,9 @@ async fn follow(console: Arc<Console>, visitor: Visitor, asks: Vec<String>, mut 
             }
         }
         known = Some(seen);
+        if Instant::now() > until {
+            return;
+        }
         let pause = pipe.meanwhile(sleep(EVERY));
         tokio::select! {
             paused = pause => if let Err(ended) = paused { break ended },

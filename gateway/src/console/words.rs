@@ -47,6 +47,7 @@ words! {
     OTHER_LANGUAGE: "中文", "English";
     EVERYBODY: "everybody", "所有人";
     GO_ON: "Signed in already? Go on", "已经登录？继续";
+    SIGNS_IN_AS: "This link signs in once, as", "这个链接登录一次，身份为";
     LINK_IS_OVER: "This link has signed somebody in already, or its time is over. Sign in with a token.", "这个链接已被使用或已过期。请用 token 登录。";
     PLAIN_HTTP: "Over plain HTTP a browser keeps the sign-in only for a loopback address.", "使用明文 HTTP 时，浏览器只为本机回环地址保留登录。";
     NATS_AWAY: "NATS is away: nothing can be called, settled or decided from here; what is shown comes from Postgres and is current.", "NATS 不可用：目前无法调用、裁定或批准；显示的内容来自 Postgres，仍然是最新的。";

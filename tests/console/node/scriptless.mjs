@@ -31,6 +31,8 @@ async function onceLink(browser) {
   const { page, close } = await visitor(browser, null, { script: false });
   const { path } = await post("/console/links", undefined, { token: tokens.ann });
   await page.goto(path);
+  check((await page.locator("main").innerText()).includes("ann"), "the link to say under which name it signs in", await page.locator("main").innerText());
+  await page.locator("main button").click();
   equal(new URL(page.url()).pathname, "/console", "where the link leads");
   const other = await visitor(browser, null, { script: false });
   await other.page.goto(path);

@@ -42,8 +42,7 @@ pub(super) async fn shown(
     call: &str,
     came_of_it: Option<Markup>,
 ) -> Shown {
-    let query = visitor.query(&["all"])?;
-    let all = query.text("all");
+    visitor.query(&[])?;
     let story = Story::get(console, visitor, call).await?;
     let why = CallWhy::get(console, visitor, call).await;
     let now = Overview::get(console, visitor)
@@ -64,7 +63,7 @@ pub(super) async fn shown(
         (_, _) => Markup::default(),
     };
     // What was sent is not sent again each time something changes.
-    let is_live = came_of_it.is_none() && all.is_none() && story.call.finished_at.is_none();
+    let is_live = came_of_it.is_none() && story.call.finished_at.is_none();
     let main = html! {
         (came_of_it.unwrap_or_default())
         (head(visitor, &story, why.as_ref(), now))
@@ -77,8 +76,8 @@ pub(super) async fn shown(
                 a href={ "#" (place) } { (visitor.say(word)) } " "
             }
         }
-        (details::arguments(visitor, &story.call, all))
-        (details::bodies(visitor, &story.call, all))
+        (details::arguments(visitor, &story.call))
+        (details::bodies(visitor, &story.call))
         (details::moves(visitor, &story.events))
         (details::attempts(visitor, &story.attempts))
         (details::facts(visitor, &story.call, now, console.gateway.trace_url.as_deref()))

@@ -19,7 +19,7 @@ use super::{
 const SMALL: [&str; 4] = ["cannot_run", "postponed", "released", "renewed"];
 
 /// What it was asked with, as sent and as run.
-pub(super) fn arguments(visitor: &Visitor, call: &StoryCall, all: Option<&str>) -> Markup {
+pub(super) fn arguments(visitor: &Visitor, call: &StoryCall) -> Markup {
     let corrected = call.coercions.as_deref().unwrap_or_default();
     html! {
         section #arguments {
@@ -30,12 +30,12 @@ pub(super) fn arguments(visitor: &Visitor, call: &StoryCall, all: Option<&str>) 
                 }
                 @if let Some(sent) = &call.original_args {
                     h3 { (visitor.say(words::AS_SENT)) }
-                    (json_part(visitor, call, "arguments-sent", sent, all))
+                    (json_part(visitor, call, "arguments-sent", sent))
                 }
                 h3 { (visitor.say(words::AS_RUN)) }
             }
             @match &call.args {
-                Some(args) => (json_part(visitor, call, "arguments-run", args, all)),
+                Some(args) => (json_part(visitor, call, "arguments-run", args)),
                 None => p { (visitor.say(words::NONE)) },
             }
         }
@@ -43,7 +43,7 @@ pub(super) fn arguments(visitor: &Visitor, call: &StoryCall, all: Option<&str>) 
 }
 
 /// What came of it.
-pub(super) fn bodies(visitor: &Visitor, call: &StoryCall, all: Option<&str>) -> Markup {
+pub(super) fn bodies(visitor: &Visitor, call: &StoryCall) -> Markup {
     let parts = [
         ("result", words::RESULT, &call.result),
         ("error", words::ERROR, &call.error),
@@ -54,7 +54,7 @@ pub(super) fn bodies(visitor: &Visitor, call: &StoryCall, all: Option<&str>) -> 
                 h2 { (visitor.say(word)) }
                 @if let (true, Some(body)) = (place == "result", body) { (blocks::shown(visitor, body)) }
                 @match body {
-                    Some(body) => (json_part(visitor, call, &format!("{place}-json"), body, all)),
+                    Some(body) => (json_part(visitor, call, &format!("{place}-json"), body)),
                     None => p { (visitor.say(words::NONE)) },
                 }
             }
@@ -62,22 +62,10 @@ pub(super) fn bodies(visitor: &Visitor, call: &StoryCall, all: Option<&str>) -> 
     }
 }
 
-/// A part of a call as JSON, cut unless all of this one was asked for.
-fn json_part(
-    visitor: &Visitor,
-    call: &StoryCall,
-    id: &str,
-    raw: &RawValue,
-    all: Option<&str>,
-) -> Markup {
-    let whole = visitor.link(&format!("/console/calls/{}?all={id}#{id}", call.call_id));
-    let is_asked_for = all == Some(id);
-    shown::json_block(
-        visitor,
-        id,
-        raw.get(),
-        (!is_asked_for).then_some(whole.as_str()),
-    )
+/// A part of a call as JSON, its beginning where it is long.
+fn json_part(visitor: &Visitor, call: &StoryCall, id: &str, raw: &RawValue) -> Markup {
+    let whole = visitor.link(&format!("/console/calls/{}/whole/{id}", call.call_id));
+    shown::json_block(visitor, id, raw.get(), Some(&whole))
 }
 
 /// Its moves, the smaller ones folded.

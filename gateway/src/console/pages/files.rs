@@ -3,7 +3,10 @@
 use axum::{
     Extension,
     extract::{Path, State},
-    http::{HeaderValue, header::CONTENT_DISPOSITION},
+    http::{
+        HeaderValue,
+        header::{CONTENT_DISPOSITION, CONTENT_TYPE},
+    },
     response::Response,
 };
 
@@ -22,9 +25,12 @@ pub(in super::super) async fn download(
     let path = format!("/v1/files/{}", encoded(&file));
     let mut response = console.api.stream(&visitor, &path, &[]).await?;
     let to_keep = HeaderValue::from_static("attachment");
-    response
-        .headers_mut()
-        .entry(CONTENT_DISPOSITION)
-        .or_insert(to_keep);
+    let headers = response.headers_mut();
+    headers.entry(CONTENT_DISPOSITION).or_insert(to_keep);
+    // As bytes: what a caller has uploaded as a script is none for a page of the console.
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/octet-stream"),
+    );
     Ok(response)
 }

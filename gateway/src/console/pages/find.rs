@@ -53,7 +53,7 @@ async fn place(console: &Console, visitor: &Visitor, sought: &str) -> Option<Str
             "/v1/calls?tool={tool}&idempotency_key={}",
             encoded(key.as_str())
         );
-        let found = console.api.get_bytes(visitor, &path).await.ok()?;
+        let found = console.api.get_own(visitor, &path).await.ok()?;
         let call = Glimpse::of(&found.body).call_id?;
         return Some(format!("/console/calls/{call}"));
     }

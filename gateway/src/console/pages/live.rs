@@ -1,6 +1,7 @@
 //! The first page: how many calls there are, what became of the newest, and the calls themselves.
 
 use axum::{Extension, extract::State, response::Response};
+use fleet::wire::{code::Code, message::Message};
 use maud::{Markup, html};
 use serde::Deserialize;
 use time::OffsetDateTime;
@@ -84,7 +85,7 @@ pub(in super::super) async fn page(State(console): Pages, Extension(visitor): Lo
 }
 
 /// What the table is made from.
-pub(in super::super) fn asks(visitor: &Visitor) -> Result<String, Refused> {
+fn asks(visitor: &Visitor) -> Result<String, Refused> {
     let query = visitor.query(&FILTERS)?;
     let mut path = format!("/v1/history?limit={LIMIT}&arguments=true");
     for name in FILTERS {
@@ -94,6 +95,29 @@ pub(in super::super) fn asks(visitor: &Visitor) -> Result<String, Refused> {
         }
     }
     Ok(path)
+}
+
+/// What is asked for again each second while somebody follows the page.
+///
+/// # Errors
+///
+/// A look through texts, or at older calls, is made once.
+pub(in super::super) fn follows(visitor: &Visitor) -> Result<String, Refused> {
+    if is_live(visitor)? {
+        return asks(visitor);
+    }
+    let what = Message::fixed(
+        "a look through texts or at older calls is made once",
+        "对文本或更早调用的查看只进行一次",
+    );
+    Err(Refused::new(Code::InvalidArguments, what))
+}
+
+/// Whether the page changes while it is looked at.
+fn is_live(visitor: &Visitor) -> Result<bool, Refused> {
+    let query = visitor.query(&FILTERS)?;
+    let asked_once = ["before", "text", "since"];
+    Ok(asked_once.iter().all(|name| query.text(name).is_none()))
 }
 
 fn parameter(name: &str, value: &str) -> String {
@@ -130,8 +154,7 @@ async fn shown(console: &Console, visitor: &Visitor) -> Shown {
     Ok(Page {
         place: Place::Live,
         title: visitor.say(words::LIVE).to_owned(),
-        // A look through texts is made once, and not each second.
-        is_live: query.text("before").is_none() && query.text("text").is_none(),
+        is_live: is_live(visitor)?,
         main,
     })
 }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use axum::{
     extract::{Path, Request, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header::SET_COOKIE},
+    http::{HeaderMap, StatusCode, header::SET_COOKIE},
     response::{IntoResponse, Response},
 };
 use fleet::wire::{code::Code, message::Message};
 use maud::{Markup, html};
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::super::{
     form::SentForm,
@@ -51,7 +52,7 @@ pub(in super::super) async fn sign_in(
     let visitor = stranger(&request);
     let (parts, body) = request.into_parts();
     let asked = asked(parts.clone()).await;
-    let form = SentForm::read(&console.gateway, &asked, body).await;
+    let form = SentForm::read_short(&console.gateway, &asked, body).await;
     let to = form.as_ref().ok().and_then(|form| form.text("to"));
     let principal = form.as_ref().map_err(Clone::clone).and_then(|form| {
         let address = visitor.peer().address();
@@ -74,29 +75,53 @@ pub(in super::super) async fn sign_in(
     }
 }
 
-/// Signs in by a link, once.
+/// Where a link leads that signs in once: to a page that says under which name, and a button.
 ///
-/// Only where somebody typed it or opened it from outside of any page: else a page elsewhere could sign a reader in under a token that is not his.
+/// To look at it changes nothing: else whoever gets somebody to follow a link would sign them in under a token of his own.
 pub(in super::super) async fn enter(
     State(console): State<Arc<Console>>,
     Path(code): Path<String>,
     request: Request,
 ) -> Response {
     let visitor = stranger(&request);
-    let headers = request.headers();
-    let from = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
-    let is_own = from.is_none_or(|from| from == b"none" || from == b"same-origin");
-    let token_id = if is_own {
-        console.links.take(&code)
-    } else {
-        None
+    let token_id = console.links.peek(&code, Instant::now());
+    let name = token_id.and_then(|id| {
+        let principal = console.gateway.authority.principal_again(&id).ok()??;
+        principal.name().map(ToOwned::to_owned)
+    });
+    let Some(name) = name else {
+        return told(
+            &visitor,
+            None,
+            request.headers(),
+            Some(Trouble::Word(words::LINK_IS_OVER)),
+        );
     };
-    match token_id {
-        Some(token_id) => entered(&console, &visitor, &token_id, None, headers).await,
+    let body = html! {
+        main #main.login {
+            h1 { (visitor.say(words::SIGN_IN)) }
+            form method="post" action={ "/console/enter/" (code) } {
+                p { (visitor.say(words::SIGNS_IN_AS)) " " strong { (name) } }
+                button { (visitor.say(words::SIGN_IN)) }
+            }
+        }
+    };
+    document(&visitor, "login", visitor.say(words::SIGN_IN), &body)
+}
+
+/// Signs in by a link, once.
+pub(in super::super) async fn entered_by_link(
+    State(console): State<Arc<Console>>,
+    Path(code): Path<String>,
+    request: Request,
+) -> Response {
+    let (visitor, headers) = (stranger(&request), request.headers().clone());
+    match console.links.take(&code, Instant::now()) {
+        Some(token_id) => entered(&console, &visitor, &token_id, None, &headers).await,
         None => told(
             &visitor,
             None,
-            headers,
+            &headers,
             Some(Trouble::Word(words::LINK_IS_OVER)),
         ),
     }
@@ -114,7 +139,10 @@ pub(in super::super) async fn link(
         .principal(request.headers(), address)
     {
         Ok(Principal::Token(token)) => {
-            let path = format!("/console/enter/{}", console.links.create(&token.token_id));
+            let path = format!(
+                "/console/enter/{}",
+                console.links.create(&token.token_id, Instant::now())
+            );
             path_told(&path)
         }
         Ok(Principal::Anyone | Principal::Named(_)) => path_told("/console"),
@@ -143,7 +171,7 @@ pub(in super::super) async fn choose_language(
 ) -> Result<Response, Refused> {
     let (parts, body) = request.into_parts();
     let asked = asked(parts.clone()).await;
-    let form = SentForm::read(&console.gateway, &asked, body).await?;
+    let form = SentForm::read_short(&console.gateway, &asked, body).await?;
     let language = if form.text("language") == Some("zh") {
         "zh"
     } else {
@@ -193,8 +221,18 @@ fn own_path(path: Option<&str>) -> &str {
         let is_plain = path
             .bytes()
             .all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-        let behind = path.strip_prefix("/console");
-        is_plain && behind.is_some_and(|behind| behind.is_empty() || behind.starts_with(['/', '?']))
+        let place = path.split(['?', '#']).next().unwrap_or_default();
+        let mut steps = place.split('/').skip(1);
+        let is_console = place.starts_with('/') && steps.next() == Some("console");
+        // Neither up and out of it, nor to where one signs in under another name.
+        let leads_away = steps.any(|step| {
+            let step = step.to_ascii_lowercase().replace("%2e", ".");
+            matches!(
+                step.as_str(),
+                "" | "." | ".." | "enter" | "login" | "logout"
+            )
+        });
+        is_plain && is_console && !leads_away
     });
     own.unwrap_or("/console")
 }
@@ -206,6 +244,7 @@ fn stranger(request: &Request) -> Visitor {
         peer(request),
         request.uri(),
         request.headers(),
+        None,
     )
 }
 
@@ -279,6 +318,10 @@ mod tests {
             "/consoles",
             "/v1/tools",
             "/console/\n",
+            "/console/../v1/tools",
+            "/console/%2e%2E/v1/tools",
+            "/console/enter/x",
+            "/console//enter/x",
         ] {
             assert_eq!(own_path(Some(other)), "/console", "{other:?}");
         }

@@ -20,4 +20,5 @@ pub(super) mod streams;
 pub(super) mod tool;
 pub(super) mod tools;
 pub(super) mod waiting;
+pub(super) mod whole;
 pub(super) mod workers;

@@ -64,7 +64,9 @@ async fn a_token_signs_in_and_its_end_signs_out() {
         assert!(text.contains(">ann<"), "{page}: {text}");
     }
     // Any gateway of the fleet knows who has signed in at another one.
-    let elsewhere = Browser::new(other_web).with_cookie(browser.cookie());
+    let (_, value) = browser.cookie().split_once('=').unwrap();
+    let its_cookie = format!("toolfleet_console_{}={value}", other_web.address.port());
+    let elsewhere = Browser::new(other_web).with_cookie(&its_cookie);
     elsewhere.page("/console").await;
     // A cookie that nobody has signed is none, whatever was cut off it or changed.
     let cookie = browser.cookie();
@@ -72,8 +74,8 @@ async fn a_token_signs_in_and_its_end_signs_out() {
     for bad in [
         &cookie[..cookie.len() - 1],
         &format!("{}{last}", &cookie[..cookie.len() - 1]),
-        "toolfleet_console=",
-        "toolfleet_console=x.y",
+        &format!("{}=", cookie.split('=').next().unwrap()),
+        &format!("{cookie}; {cookie}"),
     ] {
         let answer = browser.with_cookie(bad).get("/console").await;
         assert_eq!(answer.status, 303, "{bad}");
@@ -99,7 +101,7 @@ async fn a_token_signs_in_and_its_end_signs_out() {
 }
 
 #[tokio::test]
-async fn a_link_signs_in_once_and_only_from_outside_of_pages() {
+async fn a_link_says_under_which_name_it_signs_in_and_does_so_once() {
     let witness = Witness::start().await;
     let fleet = fleet(&witness).await;
     let (mut gateway, web) = fleet.gateway(&["--auth", "tokens"]).await;
@@ -109,15 +111,62 @@ async fn a_link_signs_in_once_and_only_from_outside_of_pages() {
     let made = with(web.post("/console/links", ""), &ann).send().await;
     let path = made.json()["path"].as_str().unwrap().to_owned();
     let browser = Browser::new(web);
-    let planted = browser.ask_from("GET", &path, &[], "cross-site").await;
+    // To look at it, however often, signs nobody in.
+    for _look in 0..2 {
+        let shown = browser.ask_from("GET", &path, &[], "none").await;
+        assert!(
+            shown.header("Set-Cookie").is_empty() && shown.text().contains("<strong>ann</strong>")
+        );
+    }
+    let planted = browser.ask_from("POST", &path, &[], "cross-site").await;
     assert_eq!(planted.status, 403, "another site signs nobody in");
-    let entered = browser.ask_from("GET", &path, &[], "none").await;
-    assert_eq!(entered.status, 303);
+    // Neither does a sign-in that leads to it.
+    let led = [("token", ann.text.as_str()), ("to", path.as_str())];
+    let led = browser.send("/console/login", &led).await;
+    assert_eq!((led.status, led.header("Location")), (303, "/console"));
+    let entered = browser.send(&path, &[]).await;
+    assert_eq!(entered.status, 303, "{}", entered.text());
     let mut signed_in = browser.clone();
     signed_in.keep(&entered);
     assert!(signed_in.page("/console").await.contains(">ann<"));
-    let again = browser.ask_from("GET", &path, &[], "none").await;
-    assert_eq!(again.status, 403);
+    for again in [browser.send(&path, &[]).await, browser.get(&path).await] {
+        assert_eq!(again.status, 403);
+    }
+    gateway.drain().await;
+}
+
+#[tokio::test]
+async fn a_tenant_that_cannot_be_read_is_refused_and_not_every_tenant() {
+    let witness = Witness::start().await;
+    let fleet = fleet(&witness).await;
+    let (mut gateway, web) = fleet.gateway(&["--auth", "tokens"]).await;
+    let ann = held(&fleet, web, "ann", Scope::ALL).await;
+    let browser = Browser::signed_in(web, &ann.text).await;
+    let pause = [("tool", "look"), ("note", "repairs")];
+    for bad in [
+        "tenant=a%20b",
+        "tenant=+a",
+        "tenant=a&tenant=b",
+        "Tenant=acme",
+    ] {
+        let path = format!("/console/protection?{bad}");
+        for answer in [browser.get(&path).await, browser.send(&path, &pause).await] {
+            assert_eq!(answer.status, 400, "{bad}: {}", answer.text());
+        }
+    }
+    let controls = with(web.get("/v1/control"), &ann).send().await;
+    assert_eq!(
+        controls.json()["controls"],
+        serde_json::json!([]),
+        "nothing is paused"
+    );
+    // Written in another way it is the same tenant, and nobody else's.
+    let paused = browser
+        .send("/console/protection?tenant=acm%65", &pause)
+        .await;
+    assert_eq!(paused.status, 303, "{}", paused.text());
+    let controls = with(web.get("/v1/control"), &ann).send().await;
+    assert_eq!(controls.json()["controls"][0]["tenant"], "acme");
     gateway.drain().await;
 }
 
@@ -137,6 +186,11 @@ async fn forms_of_other_sites_are_not_taken_and_pages_load_nothing_of_others() {
     }
     let page = browser.page("/console/protection").await;
     assert!(!page.contains("planted"));
+    // Nor does a page elsewhere load one of these, and learn from how long that takes.
+    let loaded = browser
+        .ask_from("GET", "/console?text=secret", &[], "same-site")
+        .await;
+    assert_eq!((loaded.status, loaded.text()), (403, String::new()));
     for path in PAGES {
         let answer = browser.get(path).await;
         let policy = answer.header("Content-Security-Policy");
