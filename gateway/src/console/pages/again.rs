@@ -9,8 +9,8 @@ use super::{
     story::StoryCall,
 };
 
-/// How the same is sent again: to copy, and as a form.
-pub(super) fn again(visitor: &Visitor, call: &StoryCall) -> Markup {
+/// How the same is sent again: to copy, and as a form. `subject`: on which it is sent over NATS.
+pub(super) fn again(visitor: &Visitor, call: &StoryCall, subject: &str) -> Markup {
     // What is not seen is written as JSON writes it, so that a copy means the same.
     let args = call.args.as_ref().map_or("{}", |args| args.get());
     let args = &json::visible(args);
@@ -21,12 +21,11 @@ pub(super) fn again(visitor: &Visitor, call: &StoryCall) -> Markup {
         call.tool
     );
     let command = format!(
-        "toolfleet call {} --tenant {tenant} --args {quoted}",
+        "toolfleet call {} --tenant {tenant} --key \"$(uuidgen)\" --args {quoted}",
         call.tool
     );
     let python = format!(
-        "await nats.request(\"v1.{tenant}.call.{}\", {}.encode(), headers={{\"Idempotency-Key\": key}})",
-        call.tool,
+        "await nats.request(\"{subject}\", {}.encode(), headers={{\"Idempotency-Key\": str(uuid.uuid4())}})",
         serde_json::Value::from(args.as_str())
     );
     let copies = [

@@ -5,7 +5,7 @@ use axum::{
     extract::{Path, State},
     response::Response,
 };
-use fleet::tokens::Scope;
+use fleet::{ids::Label, tokens::Scope, wire::code::Code};
 use maud::{Markup, html};
 use time::{Duration, OffsetDateTime};
 
@@ -21,9 +21,10 @@ use super::{
     again, details,
     overview::Overview,
     settle,
-    story::{CallWhy, Story},
+    story::{CallWhy, Story, StoryCall},
     waiting,
 };
+use crate::refusal::Refused;
 
 /// The page.
 pub(in super::super) async fn page(
@@ -62,6 +63,7 @@ pub(super) async fn shown(
         }
         (_, _) => Markup::default(),
     };
+    let subject = subject(console, &story.call)?;
     // What was sent is not sent again each time something changes.
     let is_live = came_of_it.is_none() && story.call.finished_at.is_none();
     let main = html! {
@@ -81,7 +83,7 @@ pub(super) async fn shown(
         (details::moves(visitor, &story.events))
         (details::attempts(visitor, &story.attempts))
         (details::facts(visitor, &story.call, now, console.gateway.trace_url.as_deref()))
-        (again::again(visitor, &story.call))
+        (again::again(visitor, &story.call, &subject))
     };
     Ok(Page {
         place: Place::Call,
@@ -89,6 +91,16 @@ pub(super) async fn shown(
         is_live,
         main,
     })
+}
+
+/// On which subject of NATS the same call is made.
+fn subject(console: &Console, call: &StoryCall) -> Result<String, Refused> {
+    let tenant: Label = call
+        .tenant
+        .parse()
+        .map_err(|bad| Refused::name(Code::InvalidTenant, &bad))?;
+    let subjects = console.gateway.dispatchers.subjects();
+    Ok(subjects.call(&tenant, &call.tool))
 }
 
 fn head(visitor: &Visitor, story: &Story, why: Option<&CallWhy>, now: OffsetDateTime) -> Markup {

@@ -174,6 +174,11 @@ async fn the_playground_checks_and_runs_a_write_once_when_its_key_was_seen() {
         browser.page(&call).await.contains("state-succeeded")
     })
     .await;
+    let page = browser.page(&call).await;
+    assert!(
+        page.contains("(&quot;toolfleet.v1.default.call.charge&quot;, "),
+        "{page}"
+    );
     let edited = [("arguments", "{\"what\": \"b\"}")];
     let again = browser.send(&format!("{call}/retry"), &edited).await;
     assert_eq!(again.status, 303, "{}", again.text());
