@@ -6,6 +6,7 @@ use sqlx::{PgPool, Postgres, QueryBuilder};
 use time::OffsetDateTime;
 
 use crate::{
+    attempts_max,
     filter::{Filter, conditions_of_calls},
     row::Row,
 };
@@ -201,9 +202,15 @@ pub fn write(statement: &mut QueryBuilder<Postgres>, filter: &Filter) {
 }
 
 fn write_of(statement: &mut QueryBuilder<Postgres>, filter: &Filter, ids: Option<Vec<uuid::Uuid>>) {
+    statement.push("SELECT row_to_json(listed)::text FROM (");
+    if filter.shows_arguments {
+        // Looked up for the rows that are listed alone.
+        statement.push("SELECT listed.*, ");
+        attempts_max::write(statement, "listed");
+        statement.push(" AS attempts_max FROM (");
+    }
     statement.push(
-        "SELECT row_to_json(listed)::text FROM (
-             SELECT call_id, tenant, tool, tool_version, effect, state, awaiting, outcome, source, held, attempts,
+        "SELECT call_id, tenant, tool, tool_version, effect, state, awaiting, outcome, source, held, attempts,
                     error->>'code' AS error_code, error->'details'->'cause'->>'code' AS cause_code, session, run, priority, not_before, deadline_at,
                     accepted_at, started_at, finished_at, worker",
     );
@@ -222,4 +229,7 @@ fn write_of(statement: &mut QueryBuilder<Postgres>, filter: &Filter, ids: Option
     }
     statement.push(" ORDER BY call_id DESC LIMIT ");
     statement.push_bind(filter.limit).push(") listed");
+    if filter.shows_arguments {
+        statement.push(") listed");
+    }
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use sqlx::PgPool;
 use time::OffsetDateTime;
 
-use crate::row::Row;
+use crate::{inbox::InboxOf, row::Row};
 
 /// A row of `in_doubt`, without the arguments.
 #[derive(Debug, Clone, Deserialize)]
@@ -66,16 +66,14 @@ pub async fn doubts(
 /// How much of the arguments a list shows, in characters.
 pub const ARGUMENTS_SHOWN: i32 = 2_000;
 
-/// The same rows for who is to settle them, or that of one call: with the beginning of the arguments, and how long these are.
+/// The same rows for who is to settle them: with the beginning of the arguments, and how long these are.
 ///
 /// # Errors
 ///
 /// The view cannot be read.
 pub async fn inbox(
     pool: &PgPool,
-    tenant: Option<&Label>,
-    call: Option<CallId>,
-    limit: i64,
+    wanted: InboxOf<'_>,
 ) -> Result<Vec<Row<ListedDoubt>>, StoreError> {
     sqlx::query_scalar(
         "SELECT row_to_json(listed)::text FROM (
@@ -85,13 +83,15 @@ pub async fn inbox(
                     length(args::text) AS arguments_length, now() AS now
              FROM toolfleet.in_doubt d
              WHERE ($1::text IS NULL OR tenant = $1) AND ($4::uuid IS NULL OR call_id = $4)
+               AND ($5::text[] IS NULL OR tool LIKE ANY ($5))
              ORDER BY since, call_id
              LIMIT $2) listed",
     )
-    .bind(tenant.map(Label::as_str))
-    .bind(limit)
+    .bind(wanted.tenant.map(Label::as_str))
+    .bind(wanted.limit)
     .bind(ARGUMENTS_SHOWN)
-    .bind(call.map(|call| call.0))
+    .bind(wanted.call.map(|call| call.0))
+    .bind(wanted.tools_like)
     .fetch_all(pool)
     .await
     .map_err(|error| StoreError::from_sqlx("list calls in doubt", error))

@@ -14,7 +14,9 @@
 //! dead       the dead letters, in groups of one cause
 //! story      everything about one call: its row, its attempts, its moves
 //! marks      what was done about a call after its end, and for which one it was made
+//! attempts_max  how many attempts a call has at most
 //! original   the request of a call, to repeat it
+//! inbox      which of the calls that need somebody are listed
 //! doubts     the calls in doubt
 //! waiting    the calls that wait for somebody's yes
 //! approvals  what was decided about such a call
@@ -39,6 +41,8 @@ pub mod last_code;
 
 pub mod filter;
 
+mod attempts_max;
+
 pub mod calls;
 
 pub mod overview;
@@ -52,6 +56,8 @@ pub mod story;
 pub mod marks;
 
 pub mod original;
+
+pub mod inbox;
 
 pub mod doubts;
 

@@ -5,6 +5,7 @@ use fleet::{
     store::StoreError,
 };
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use sqlx::PgPool;
 use time::OffsetDateTime;
 
@@ -58,6 +59,40 @@ pub async fn mcp_servers(
     .fetch_all(pool)
     .await
     .map_err(|error| StoreError::from_sqlx("list MCP servers", error))
+}
+
+/// A row of `mcp_servers` with the tools of the fleet that are its, each with the server's name for it and its pin.
+#[derive(Debug, Clone, Deserialize)]
+pub struct OfferingServer {
+    /// Its name.
+    pub server: String,
+    /// The tools, JSON.
+    pub tools: Box<RawValue>,
+}
+
+/// The servers in their current versions with the tools that are not retired, by name, at most 1,000.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn offering(pool: &PgPool) -> Result<Vec<Row<OfferingServer>>, StoreError> {
+    sqlx::query_scalar(
+        "WITH offered AS MATERIALIZED (
+             SELECT tool, version, manifest->'executor'->'mcp' AS mcp FROM toolfleet.tools
+             WHERE current AND retired_at IS NULL AND manifest->'executor'->'mcp' IS NOT NULL)
+         SELECT row_to_json(listed)::text FROM (
+             SELECT server, version, transport, trust, on_change, queue, applied_at, applied_by,
+                    (SELECT coalesce(json_agg(json_build_object('tool', o.tool, 'version', o.version,
+                                'named', o.mcp->>'tool', 'pin', o.mcp->>'pin') ORDER BY o.tool), '[]')
+                     FROM offered o WHERE o.mcp->>'server' = s.server) AS tools
+             FROM toolfleet.mcp_servers s
+             WHERE current
+             ORDER BY server
+             LIMIT 1000) listed",
+    )
+    .fetch_all(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("list MCP servers with their tools", error))
 }
 
 /// The manifest of a server, JSON text: of this version, or of the current one.

@@ -65,6 +65,8 @@ pub struct UsedTool {
     pub p50_ms: Option<i64>,
     /// 95 of 100 took no longer.
     pub p95_ms: Option<i64>,
+    /// How many of them were refused because the tool's MCP server says something else of it than its pin.
+    pub changed: i64,
 }
 
 /// How the tools were used in the last hour by a tenant, or by all: of the newest [`USAGE_CALLS`].
@@ -77,8 +79,9 @@ pub async fn usage(pool: &PgPool, tenant: Option<&Label>) -> Result<Vec<UsedTool
     sqlx::query_as(
         "SELECT tool, count(*) AS calls, count(*) FILTER (WHERE outcome = 'success') AS succeeded,
                 percentile_disc(0.5) WITHIN GROUP (ORDER BY run_ms)::bigint AS p50_ms,
-                percentile_disc(0.95) WITHIN GROUP (ORDER BY run_ms)::bigint AS p95_ms
-         FROM (SELECT tenant, tool, outcome, run_ms FROM toolfleet.calls
+                percentile_disc(0.95) WITHIN GROUP (ORDER BY run_ms)::bigint AS p95_ms,
+                count(*) FILTER (WHERE error->>'code' = 'tool_changed') AS changed
+         FROM (SELECT tenant, tool, outcome, run_ms, error FROM toolfleet.calls
                WHERE NOT open AND call_id >= $1 ORDER BY call_id DESC LIMIT $2) newest
          WHERE $3::text IS NULL OR tenant = $3
          GROUP BY tool ORDER BY tool",

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use fleet::{ids::CallId, store::StoreError};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use sqlx::PgPool;
+use sqlx::{PgPool, QueryBuilder};
 use time::OffsetDateTime;
 
-use crate::row::Row;
+use crate::{attempts_max, row::Row};
 
 /// The columns of a call, each as the JSON of its value.
 pub type CallColumns = BTreeMap<String, Box<RawValue>>;
@@ -22,6 +22,8 @@ pub struct Story {
     pub attempts: Row<Vec<Attempt>>,
     /// Rows of `call_events`, by revision.
     pub events: Row<Vec<CallEvent>>,
+    /// How many attempts its tool allows.
+    pub attempts_max: Option<i32>,
 }
 
 /// A row of `attempts`.
@@ -101,17 +103,19 @@ pub struct EventDetails {
 ///
 /// The views cannot be read.
 pub async fn story(pool: &PgPool, call: CallId) -> Result<Option<Story>, StoreError> {
-    sqlx::query_as(
+    let mut statement = QueryBuilder::new(
         "SELECT row_to_json(c)::text AS call,
                 (SELECT coalesce(json_agg(a ORDER BY a.number, a.late), '[]')::text
                  FROM (SELECT * FROM toolfleet.attempts WHERE call_id = $1 ORDER BY number LIMIT 100) a) AS attempts,
                 (SELECT coalesce(json_agg(e ORDER BY e.revision), '[]')::text
-                 FROM (SELECT * FROM toolfleet.call_events WHERE call_id = $1 ORDER BY revision LIMIT 500) e) AS events
-         FROM toolfleet.calls c
-         WHERE c.call_id = $1",
-    )
-    .bind(call.0)
-    .fetch_optional(pool)
-    .await
-    .map_err(|error| StoreError::from_sqlx("read a call", error))
+                 FROM (SELECT * FROM toolfleet.call_events WHERE call_id = $1 ORDER BY revision LIMIT 500) e) AS events, ",
+    );
+    attempts_max::write(&mut statement, "c");
+    statement.push(" AS attempts_max FROM toolfleet.calls c WHERE c.call_id = ");
+    statement
+        .push_bind(call.0)
+        .build_query_as()
+        .fetch_optional(pool)
+        .await
+        .map_err(|error| StoreError::from_sqlx("read a call", error))
 }

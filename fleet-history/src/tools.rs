@@ -2,6 +2,7 @@
 
 use fleet::{ids::ToolName, store::StoreError};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use sqlx::{PgExecutor, PgPool};
 use time::OffsetDateTime;
 
@@ -154,6 +155,44 @@ pub struct ToolVersion {
     pub retired_by: Option<String>,
     /// Why.
     pub retired_note: Option<String>,
+}
+
+/// A row of `tools`, as far as pages of versions are asked for by it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct ListedVersion {
+    /// Its number.
+    pub version: i32,
+    /// Whether it is the newest.
+    pub current: bool,
+    /// As it was applied.
+    pub manifest: Box<RawValue>,
+}
+
+/// The versions of a tool before this one, or all, the newest first, at most so many.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn versions(
+    pool: &PgPool,
+    tool: &ToolName,
+    before: Option<i32>,
+    limit: i64,
+) -> Result<Vec<Row<ListedVersion>>, StoreError> {
+    sqlx::query_scalar(
+        "SELECT row_to_json(listed)::text FROM (
+             SELECT version, current, effect, queue, schema_hash, applied_at, applied_by, retired_at, retired_by, retired_note, manifest
+             FROM toolfleet.tools
+             WHERE tool = $1 AND ($2::integer IS NULL OR version < $2)
+             ORDER BY version DESC
+             LIMIT $3) listed",
+    )
+    .bind(tool.as_str())
+    .bind(before)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("list the versions of a tool", error))
 }
 
 /// This version of a tool, the current one when none is named.

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use sqlx::PgPool;
 use time::OffsetDateTime;
 
-use crate::row::Row;
+use crate::{inbox::InboxOf, row::Row};
 
 /// A row of `waiting` of a call that waits for a yes, with who has said it and what was corrected in its arguments.
 #[derive(Debug, Deserialize)]
@@ -109,19 +109,14 @@ pub struct ListedWait {
     pub tool: String,
 }
 
-/// All calls that wait, of a tenant or of all, or one of them; at most so many.
+/// The calls that wait.
 ///
 /// The one whose wait ends first comes first. With the beginning of the arguments, how long these are, and who has said yes.
 ///
 /// # Errors
 ///
 /// The views cannot be read.
-pub async fn all(
-    pool: &PgPool,
-    tenant: Option<&Label>,
-    call: Option<CallId>,
-    limit: i64,
-) -> Result<Vec<Row<ListedWait>>, StoreError> {
+pub async fn all(pool: &PgPool, wanted: InboxOf<'_>) -> Result<Vec<Row<ListedWait>>, StoreError> {
     sqlx::query_scalar(
         "SELECT row_to_json(listed)::text FROM ( \
              SELECT w.call_id, w.tenant, w.tool, w.tool_version, w.effect, w.awaiting, w.since, w.until, w.session, w.run, \
@@ -131,13 +126,15 @@ pub async fn all(
                           WHERE d.call_id = w.call_id AND d.decision = 'approve' ORDER BY d.at) AS approved_by, now() AS now \
              FROM toolfleet.waiting w \
              WHERE ($1::text IS NULL OR w.tenant = $1) AND ($4::uuid IS NULL OR w.call_id = $4) \
+               AND ($5::text[] IS NULL OR w.tool LIKE ANY ($5)) \
              ORDER BY w.until, w.call_id \
              LIMIT $2) listed",
     )
-    .bind(tenant.map(Label::as_str))
-    .bind(limit)
+    .bind(wanted.tenant.map(Label::as_str))
+    .bind(wanted.limit)
     .bind(crate::doubts::ARGUMENTS_SHOWN)
-    .bind(call.map(|call| call.0))
+    .bind(wanted.call.map(|call| call.0))
+    .bind(wanted.tools_like)
     .fetch_all(pool)
     .await
     .map_err(|error| StoreError::from_sqlx("list calls that wait", error))

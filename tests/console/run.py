@@ -7,7 +7,8 @@ The modules share the fleet; what the later ones break (its gateway, its tokens)
 
 The first run installs playwright-core and axe-core from the npm registry into tests/console/node/node_modules, in the versions of
 package-lock.json, and Chromium with a Chinese font from Debian's packages where there is none. `--short` does without the figures and most
-of the pictures.
+of the pictures. `--load` takes the figures alone, on a fleet with a history of 1,000,000 calls while 2,000 a second run: give it a release
+build (`--toolfleet target/release/toolfleet`); it takes ten minutes.
 """
 
 import argparse
@@ -16,11 +17,13 @@ import glob
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -46,6 +49,9 @@ BESIDE = {"doubts": ["people", "playground", "streams", "schemas"]}
 NAMES = [*RUNS, *(name for names in BESIDE.values() for name in names)]
 NOT_SHORT = ("speed",)
 RUN_SECONDS = 900
+# What `--load` puts beside the figures, by `toolfleet bench`; it is ended when they are taken.
+LOAD = ["--history", "1000000", "--rate", "2000", "--effect", "once", "--seconds", "1800"]
+LOAD_BEGINS_WITHIN = 600
 # Who signs in: scopes, tenant.
 TOKENS = {
     "ann": ("read,settle,approve,call,admin", "default"),
@@ -103,15 +109,38 @@ async def tried(options, folder):
                 "chromium": browser,
                 "pictures": os.path.abspath(options.pictures),
                 "short": options.short,
+                "load": options.load,
                 "axe": str(MODULES / "axe-core" / "axe.min.js"),
                 "tokens": {"all": info["gateway_token"], **{name: await token(dev, name) for name in TOKENS}},
             }
             (Path(folder) / "told.json").write_text(json.dumps(told))
             os.makedirs(told["pictures"], exist_ok=True)
-            # In a thread: the fleet is looked after meanwhile.
-            return await asyncio.to_thread(run, options, folder)
+            with loaded(dev.program, info, folder) if options.load else nullcontext():
+                # In a thread: the fleet is looked after meanwhile.
+                return await asyncio.to_thread(run, options, folder)
     finally:
         service.close()
+
+
+@contextmanager
+def loaded(program, info, folder):
+    """A large history, and calls that are made all the time."""
+    words = [program, "bench", "--nats-url", info["nats_url"], "--database-url", info["database_url"], *LOAD]
+    said = Path(folder) / "load.log"
+    with said.open("wb") as log:
+        bench = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        began = time.monotonic()
+        # Its second line is the workload: the history is there.
+        while len(said.read_text().splitlines()) < 2:
+            check(bench.poll() is None and time.monotonic() - began < LOAD_BEGINS_WITHIN, f"no load: {said.read_text()}")
+            time.sleep(0.5)
+        print(f"load    {' '.join(LOAD)}; the history took {time.monotonic() - began:.0f} s", flush=True)
+        yield
+        check(bench.poll() is None, f"the load has ended: {said.read_text()}")
+    finally:
+        bench.send_signal(signal.SIGINT)
+        bench.wait()
 
 
 async def token(dev, name):
@@ -155,7 +184,10 @@ def main():
     options.add_argument("--only", action="append", choices=NAMES, metavar="NAME", help=f"this module only, may be given several times: {', '.join(NAMES)}")
     options.add_argument("--pictures", default=str(ROOT / "target" / "console"), help="the folder of the pictures")
     options.add_argument("--keep", action="store_true", help="keep the folder with the logs")
+    options.add_argument("--load", action="store_true", help="the figures alone, beside a large history and 2,000 calls a second")
     options = options.parse_args()
+    if options.load:
+        options.only = ["speed"]
     packages()
     folder = tempfile.mkdtemp(prefix="toolfleet-console-")
     # As root, Postgres runs as another user, who must be able to pass through.

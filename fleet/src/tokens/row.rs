@@ -68,6 +68,13 @@ impl TokenRow {
             .iter()
             .any(|pattern| fits(pattern, tool.as_str()))
     }
+
+    /// The same patterns for `LIKE` of SQL.
+    pub fn tools_like(&self) -> Vec<String> {
+        let patterns = self.tools.iter();
+        let like = |pattern: &String| pattern.replace('_', "\\_").replace('*', "%");
+        patterns.map(like).collect()
+    }
 }
 
 /// Without the hash: it is no secret, but nobody needs it in a log.
@@ -177,6 +184,7 @@ pub(super) mod tests {
         for (tool, may) in [("pay_out", true), ("look_up", true), ("look", false)] {
             assert_eq!(narrow.covers(&tool.parse().unwrap()), may, "{tool}");
         }
+        assert_eq!(narrow.tools_like(), ["pay\\_%", "look\\_up"]);
         let none = TokenRow {
             tools: Vec::new(),
             ..of_all

@@ -158,13 +158,15 @@ pub(super) async fn one(
         call,
         attempts,
         events,
+        attempts_max,
     } = &story;
     let over = over(attempts.json());
     let page = format!(
-        "{{\"call\":{},\"attempts\":{},\"events\":{}}}",
+        "{{\"call\":{},\"attempts\":{},\"events\":{},\"attempts_max\":{}}}",
         call.json(),
         rows_told(attempts.json(), &over),
-        rows_told(events.json(), &over)
+        rows_told(events.json(), &over),
+        json!(attempts_max),
     );
     Ok(answer::plain(page, Speaker::Gateway, StatusCode::OK))
 }

@@ -3,17 +3,16 @@
 use std::sync::Arc;
 
 use axum::{extract::State, http::StatusCode, response::Response};
-use fleet::{tokens::Scope, wire::message::Message};
-use fleet_history::{
-    Row,
-    doubts::{self, ListedDoubt},
-    waiting::{self, ListedWait},
+use fleet::{
+    ids::{CallId, Label},
+    tokens::Scope,
+    wire::message::Message,
 };
-use serde::de::DeserializeOwned;
+use fleet_history::{Row, doubts, inbox::InboxOf, waiting};
 
 use crate::{
-    answer, asked::Asked, auth::principal::Principal, headers::Speaker, page, refusal::Refused,
-    state::Gateway, views::unreadable,
+    answer, asked::Asked, headers::Speaker, page, refusal::Refused, state::Gateway,
+    views::unreadable,
 };
 
 const ID: Message = Message::fixed("a call id", "是 call_id");
@@ -27,15 +26,10 @@ pub(super) async fn doubts(
     State(gateway): State<Arc<Gateway>>,
     asked: Asked,
 ) -> Result<Response, Refused> {
-    let principal = asked.by(&LOOKERS_AT_DOUBTS)?;
-    let tenant = asked.tenant(principal)?;
-    let query = asked.query(&["call", "limit"])?;
-    let (call, limit) = (query.value("call", ID)?, page::limit(&query)?);
-    let found = doubts::inbox(&gateway.views, Some(&tenant), call, limit).await;
+    let seen = Seen::of(&asked, &LOOKERS_AT_DOUBTS)?;
+    let found = doubts::inbox(&gateway.views, seen.wanted()).await;
     let found = found.map_err(|error| unreadable(&error))?;
-    let is_full = page::is_full(&found, limit);
-    let seen = seen(found, principal, |row: ListedDoubt| row.tool);
-    Ok(told("doubts", &seen, is_full))
+    Ok(seen.told("doubts", &found))
 }
 
 /// The calls that wait for somebody outside the fleet, the one whose wait ends first before others.
@@ -43,35 +37,47 @@ pub(super) async fn waiting(
     State(gateway): State<Arc<Gateway>>,
     asked: Asked,
 ) -> Result<Response, Refused> {
-    let principal = asked.by(&LOOKERS_AT_WAITS)?;
-    let tenant = asked.tenant(principal)?;
-    let query = asked.query(&["call", "limit"])?;
-    let (call, limit) = (query.value("call", ID)?, page::limit(&query)?);
-    let found = waiting::all(&gateway.views, Some(&tenant), call, limit).await;
+    let seen = Seen::of(&asked, &LOOKERS_AT_WAITS)?;
+    let found = waiting::all(&gateway.views, seen.wanted()).await;
     let found = found.map_err(|error| unreadable(&error))?;
-    let is_full = page::is_full(&found, limit);
-    let seen = seen(found, principal, |row: ListedWait| row.tool);
-    Ok(told("waiting", &seen, is_full))
+    Ok(seen.told("waiting", &found))
 }
 
-/// The rows of tools that who asks may use.
-fn seen<T: DeserializeOwned>(
-    rows: Vec<Row<T>>,
-    principal: &Principal,
-    tool: impl Fn(T) -> String,
-) -> Vec<Row<T>> {
-    let may_see = |row: &Row<T>| {
-        let row = row.read().ok();
-        row.is_some_and(|row| principal.may_use(&tool(row)))
-    };
-    let mut rows = rows;
-    rows.retain(may_see);
-    rows
+/// What somebody asks for, and may see of it.
+struct Seen {
+    tenant: Label,
+    tools_like: Option<Vec<String>>,
+    call: Option<CallId>,
+    limit: i64,
 }
 
-/// `more`: there are further ones, for which a higher limit has room.
-fn told<T>(name: &str, rows: &[Row<T>], more: bool) -> Response {
-    let rows = Row::json_of_all(rows);
-    let listed = format!("{{\"{name}\":{rows},\"more\":{more}}}");
-    answer::plain(listed, Speaker::Gateway, StatusCode::OK)
+impl Seen {
+    fn of(asked: &Asked, lookers: &[Scope]) -> Result<Self, Refused> {
+        let principal = asked.by(lookers)?;
+        let tenant = asked.tenant(principal)?;
+        let query = asked.query(&["call", "limit"])?;
+        Ok(Self {
+            tenant,
+            tools_like: principal.tools_like(),
+            call: query.value("call", ID)?,
+            limit: page::limit(&query)?,
+        })
+    }
+
+    fn wanted(&self) -> InboxOf<'_> {
+        InboxOf {
+            tenant: Some(&self.tenant),
+            tools_like: self.tools_like.as_deref(),
+            call: self.call,
+            limit: self.limit,
+        }
+    }
+
+    /// `more`: there are further ones, for which a higher limit has room.
+    fn told<T>(&self, name: &str, rows: &[Row<T>]) -> Response {
+        let more = page::is_full(rows, self.limit);
+        let rows = Row::json_of_all(rows);
+        let listed = format!("{{\"{name}\":{rows},\"more\":{more}}}");
+        answer::plain(listed, Speaker::Gateway, StatusCode::OK)
+    }
 }

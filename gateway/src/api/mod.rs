@@ -24,6 +24,7 @@ mod tools;
 mod turn_events;
 mod turn_outputs;
 mod turns;
+mod versions;
 mod workers;
 
 use std::sync::Arc;
@@ -106,8 +107,10 @@ fn routes() -> Vec<Route> {
         get("/v1/doubts", inbox::doubts),
         get("/v1/waiting", inbox::waiting),
         get("/v1/workers", workers::workers),
+        get("/v1/servers", versions::servers),
         get("/v1/tools", tools::list),
         get("/v1/tools/{tool}", tools::one),
+        get("/v1/tools/{tool}/versions", versions::versions),
         post("/v1/tools/{tool}/check", check::check),
         get("/v1/control", control::list),
         post("/v1/control", control::change),

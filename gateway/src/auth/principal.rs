@@ -90,12 +90,25 @@ impl Principal {
         Err(Refused::new(Code::Forbidden, what).of_tool(tool.as_str()))
     }
 
+    /// The tools that it may use, as patterns for `LIKE`; `None`: every tool.
+    pub(crate) fn tools_like(&self) -> Option<Vec<String>> {
+        match self {
+            Self::Token(token) if !self.has_all_tools() => Some(token.tools_like()),
+            Self::Anyone | Self::Named(_) | Self::Token(_) => None,
+        }
+    }
+
     /// Whether it may use every tool there is.
     pub(crate) fn has_all_tools(&self) -> bool {
         match self {
             Self::Anyone | Self::Named(_) => true,
             Self::Token(token) => token.tools.iter().any(|pattern| pattern == "*"),
         }
+    }
+
+    /// Whether it may look at every tenant.
+    pub(crate) fn is_of_all_tenants(&self) -> bool {
+        matches!(self.reach(None), Ok(None))
     }
 
     /// The tenant of a request that names this one, or none: the token's own, else `default`.

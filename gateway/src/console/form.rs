@@ -55,7 +55,7 @@ impl SentForm {
         body::aside(bytes.len(), move || Self::of(&bytes)).await?
     }
 
-    fn of(bytes: &[u8]) -> Result<Self, Refused> {
+    pub(super) fn of(bytes: &[u8]) -> Result<Self, Refused> {
         let pairs = bytes
             .split(|byte| *byte == b'&')
             .filter(|pair| !pair.is_empty());

@@ -94,6 +94,11 @@ pub(super) fn json_line(raw: &str) -> Markup {
     html! { code.arguments { (text::beginning(&json::visible(raw), 120)) } }
 }
 
+/// The number of an attempt, and of how many, where that is no less: attempts that were taken back do not count.
+pub(super) fn attempts(visitor: &Visitor, number: i32, most: Option<i32>) -> Markup {
+    html! { (number) @if let Some(most) = most.filter(|most| number <= *most) { " " (visitor.say(words::OF)) " " (most) } }
+}
+
 /// A table that scrolls sideways by itself.
 pub(super) fn wide(label: &str, table: &Markup) -> Markup {
     html! { div.wide tabindex="0" role="region" aria-label=(label) { (table) } }

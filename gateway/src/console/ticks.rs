@@ -45,9 +45,17 @@ pub(super) async fn ticks(
     let tenant = named_tenant(&principal, &page)?;
     let followed = Visitor::new(principal, peer, &page, &headers, tenant);
     let asks = asks(&followed, page.path())?;
+    // Before the answer begins: a page is read again when it does, and what changes from then on is told.
+    let known = seen(&console, &followed, &asks).await;
     let (pipe, pieces) = StreamPipe::open(Arc::clone(&console.gateway), whom);
-    let gateway = Arc::clone(&console.gateway);
-    gateway.tasks.spawn(follow(console, followed, asks, pipe));
+    let follow = Follow {
+        console,
+        followed,
+        asks,
+        known,
+    };
+    let gateway = Arc::clone(&follow.console.gateway);
+    gateway.tasks.spawn(follow.tell(pipe));
     Ok(streamed(Body::from_stream(pieces)))
 }
 
@@ -87,42 +95,55 @@ fn asks(visitor: &Visitor, path: &str) -> Result<Vec<String>, Refused> {
     Ok(asks)
 }
 
-async fn follow(console: Arc<Console>, visitor: Visitor, asks: Vec<String>, mut pipe: StreamPipe) {
-    let mut known = None;
-    let until = Instant::now() + FOLLOWED_MAX;
-    let ended = loop {
-        let seen = tokio::select! {
-            seen = pipe.meanwhile(seen(&console, &visitor, &asks)) => seen,
-            () = console.gateway.stopping.cancelled() => return,
-        };
-        let seen = match seen {
-            Ok(seen) => seen,
-            Err(ended) => break ended,
-        };
-        if known.is_some_and(|known| known != seen) {
-            let said = format!("event: changed\ndata: {}\n\n", hex::encode(&seen[..8]));
-            if let Err(ended) = pipe.send_piece(Bytes::from(said)).await {
-                break ended;
+/// A page that is followed.
+struct Follow {
+    console: Arc<Console>,
+    followed: Visitor,
+    asks: Vec<String>,
+    /// What it was when it was last told of.
+    known: [u8; 32],
+}
+
+impl Follow {
+    async fn tell(mut self, mut pipe: StreamPipe) {
+        let until = Instant::now() + FOLLOWED_MAX;
+        let stopping = self.console.gateway.stopping.clone();
+        let ended = loop {
+            let looking = pipe.meanwhile(self.look());
+            let seen = tokio::select! {
+                seen = looking => seen,
+                () = stopping.cancelled() => return,
+            };
+            let seen = match seen {
+                Ok(seen) => seen,
+                Err(ended) => break ended,
+            };
+            if self.known != seen {
+                let said = format!("event: changed\ndata: {}\n\n", hex::encode(&seen[..8]));
+                if let Err(ended) = pipe.send_piece(Bytes::from(said)).await {
+                    break ended;
+                }
             }
+            self.known = seen;
+            if Instant::now() > until {
+                return;
+            }
+        };
+        match ended {
+            PipeEnd::Revoked => {
+                pipe.send_last(Bytes::from_static(b"event: over\ndata: -\n\n"))
+                    .await;
+                pipe.cut();
+            }
+            PipeEnd::Slow => pipe.cut(),
+            PipeEnd::Gone => {}
         }
-        known = Some(seen);
-        if Instant::now() > until {
-            return;
-        }
-        let pause = pipe.meanwhile(sleep(EVERY));
-        tokio::select! {
-            paused = pause => if let Err(ended) = paused { break ended },
-            () = console.gateway.stopping.cancelled() => return,
-        }
-    };
-    match ended {
-        PipeEnd::Revoked => {
-            pipe.send_last(Bytes::from_static(b"event: over\ndata: -\n\n"))
-                .await;
-            pipe.cut();
-        }
-        PipeEnd::Slow => pipe.cut(),
-        PipeEnd::Gone => {}
+    }
+
+    /// What it is a second later.
+    async fn look(&self) -> [u8; 32] {
+        sleep(EVERY).await;
+        seen(&self.console, &self.followed, &self.asks).await
     }
 }
 

@@ -83,7 +83,7 @@ impl Visitor {
 
     /// Whether several tenants may be looked at.
     pub(super) fn may_choose_tenant(&self) -> bool {
-        matches!(self.principal.reach(None), Ok(None))
+        self.principal.is_of_all_tenants()
     }
 
     pub(super) const fn language(&self) -> Language {

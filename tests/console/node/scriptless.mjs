@@ -106,9 +106,11 @@ async function pause(browser, who) {
   const { page, close } = await visitor(browser, tokens[who], { script: false });
   const holds = async () => (await get("/v1/control?tool=shape_wide")).controls.length;
   await page.goto("/console/protection");
-  await page.locator("form.filters input[name=tool]").fill("shape_wide");
-  await page.locator("form.filters input[name=note]").fill("repairs");
-  await page.locator("form.filters button").click();
+  await page.getByText("Pause calls of a tool or of a queue").click();
+  const form = page.locator("#switch-pause");
+  await form.locator("input[name=tool]").fill("shape_wide");
+  await form.locator("input[name=note]").fill("repairs");
+  await form.getByRole("button").click();
   const problem = page.locator(".problem");
   check((await problem.count()) === 0, "the pause to be set", (await problem.count()) > 0 && (await problem.innerText()));
   equal(await holds(), 1, "pauses of the tool");

@@ -34,9 +34,21 @@ async function timed(path, headers, count, before = () => {}) {
   return { times, bytes };
 }
 
+/** What is looked for in a large history beside the pages: what is rare in it, and what is most of it. */
+const filters = (ids) => ({
+  live_of_a_tenant: "/console?tenant=default",
+  live_rare_tool: "/console?tenant=default&tool=charge",
+  live_rare_state: "/console?state=in_doubt",
+  live_failed_of_a_tool: "/console?state=failed&tool=look",
+  live_most: "/console?tool=bench_once",
+  live_session: "/console?session=chat-17",
+  live_since: "/console?since=2026-01-01T00:00:00Z",
+  call_look: `/console/calls/${ids.look}`,
+});
+
 /** Each page by plain HTTP: as many look at it, and as the first one does, for whom the API is asked. */
 async function served(ids, headers) {
-  for (const [name, path] of Object.entries(pages(ids))) {
+  for (const [name, path] of Object.entries({ ...pages(ids), ...(told.load ? filters(ids) : {}) })) {
     const { times, bytes } = await timed(path, headers, REQUESTS);
     const cold = (await timed(path, headers, COLD, () => forget(headers))).times;
     const all = `p50 ${ms(share(times, 0.5))}, p95 ${ms(share(times, 0.95))} of ${REQUESTS}`;
@@ -123,7 +135,8 @@ async function costs(readers, headers, busy) {
   const seconds = WINDOW_MS / 1000;
   const share_of_core = (time) => `${(time / seconds / 10).toFixed(1)} % of a core`;
   const each = (count) => `${(count / seconds).toFixed(1)} a second`;
-  const what = `${readers} readers, ${busy ? "two calls a second" : "nothing happens"}`;
+  const happens = told.load ? "the load" : busy ? "two calls a second" : "nothing happens";
+  const what = `${readers} readers, ${happens}`;
   figure(`${what}: gateway ${share_of_core(used)}; Postgres ${share_of_core(postgres)}, transactions ${each(asked)}; pages ${each(counted.pages)}`);
 }
 
@@ -132,5 +145,5 @@ await module(async (later) => {
   const headers = { Cookie: await cookie(tokens.all) };
   await served(ids, headers);
   await onScreen(later);
-  for (const busy of [false, true]) for (const readers of [0, 1, READERS]) await costs(readers, headers, busy);
+  for (const busy of told.load ? [false] : [false, true]) for (const readers of [0, 1, READERS]) await costs(readers, headers, busy);
 });

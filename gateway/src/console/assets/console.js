@@ -34,7 +34,6 @@
     const here = new Date(at - 60_000 * at.getTimezoneOffset()).toISOString();
     element.textContent = element.dataset.form === "date" ? here.slice(0, 19).replace("T", " ") : here.slice(11, 19);
   }
-
   const writeTimes = (page) => inSlices(page.querySelectorAll("time[datetime]"), writeTime);
 
   // ---- Swap: the live parts of this page are replaced by those of the same page fetched again.
@@ -71,18 +70,13 @@
     return new Map(Array.from(parts, (part) => [`${part.parentElement.id} ${part.dataset.key ?? part.id}`, part]));
   }
 
-  /** New rows are counted and not inserted: they would push away the row that is being read. */
-  function showNews(count) {
-    const link = byId("news") ?? make("a");
-    link.textContent = (told.dataset.new ?? "#").replace("#", String(count));
-    link.hidden = count === 0;
-  }
-
   /** Brings this page to the state of the one fetched; false if a part has to wait. */
   async function swap(page) {
     await writeTimes(page);
     const [here, there] = [partsOf(document), partsOf(page)];
-    showNews([...there].filter(([name, part]) => part.dataset.key && !here.has(name)).length);
+    // New rows are counted and not inserted: they would push away the row that is being read.
+    const news = [...there].filter(([name, part]) => part.dataset.key && !here.has(name)).length;
+    Object.assign(byId("news") ?? {}, { hidden: news === 0, textContent: (told.dataset.new ?? "#").replace("#", news) });
     // To ask for the selection makes the browser lay out the page: this is for once a swap, not once a row.
     const { isCollapsed, anchorNode, focusNode } = document.getSelection();
     const marked = isCollapsed ? [] : [anchorNode, focusNode];
@@ -128,8 +122,7 @@
 
   function stop() {
     clearTimeout(flow.timer);
-    flow.source?.close();
-    flow.source = null;
+    flow.source = flow.source?.close() ?? null;
   }
 
   function connect() {
@@ -137,8 +130,7 @@
     // A browser keeps few connections to one origin: a tab that is not seen gives its own back.
     if (!ticks || flow.isPaused || document.hidden) return;
     (byId("pause") ?? make("button")).hidden = false;
-    const source = new EventSource(ticks);
-    flow.source = source;
+    const source = (flow.source = new EventSource(ticks));
     source.addEventListener("open", refresh); // What changed before this moment has had no tick.
     source.addEventListener("changed", refresh);
     source.addEventListener("over", () => location.reload());
@@ -161,6 +153,17 @@
     button.textContent = button.dataset[flow.isPaused ? "resume" : "pause"] ?? button.textContent;
     tell();
     connect();
+  }
+
+  // ---- Streams: each text grows in its box, of which the end is kept, and stays at its end unless the reader has left it.
+  async function grow(box) {
+    const answer = await fetch(box.dataset.stream, { redirect: "manual" }).catch(() => null);
+    const reader = answer?.body?.pipeThrough(new TextDecoderStream()).getReader();
+    for (let read; (read = await reader?.read().catch(() => null)) && !read.done; await sleep(SLICE_MS)) {
+      const isAtEnd = box.scrollTop + box.clientHeight > box.scrollHeight - 40;
+      box.textContent = (box.textContent + read.value).slice(-65_536);
+      if (isAtEnd) box.scrollTop = box.scrollHeight;
+    }
   }
 
   // ---- Clicks and keys.
@@ -195,14 +198,12 @@
     ["p", () => byId("pause")?.click()],
     ["g", () => (goUntil = performance.now() + 1500)],
     ["?", () => (help?.open ? help.close() : help?.showModal())],
-    ["Escape", () => help?.close()],
     ...Array.from(document.querySelectorAll("nav a[data-go]"), (link) => [`g ${link.dataset.go}`, () => link.click()]),
   ]);
 
   function onKey(event) {
-    const isTyping = event.target.closest?.(`${FIELDS}, [contenteditable]`);
-    if (isTyping || event.isComposing || event.ctrlKey || event.altKey || event.metaKey) return;
-    if (help?.open && !["?", "Escape"].includes(event.key)) return;
+    if (event.target.closest?.(`${FIELDS}, [contenteditable]`) || event.isComposing || event.ctrlKey || event.altKey || event.metaKey) return;
+    if (help?.open && event.key !== "?") return;
     const key = performance.now() < goUntil ? `g ${event.key}` : event.key;
     goUntil = 0;
     if (!KEYS.has(key)) return;
@@ -259,13 +260,12 @@
   // A control is a node with `read(must)`: the JSON of what it holds, or null if it is empty and need not be there.
   /** A field for JSON as it stands. Text that is none goes in as a string, for the server to complain about. */
   function typed(node, value, isRight) {
-    node.value = write(value) ?? "";
     const read = () => {
       const text = node.value.trim();
       node.ariaInvalid = String(text !== "" && !isRight(text));
       return text === "" ? null : isRight(text) ? text : JSON.stringify(text);
     };
-    return { node, read };
+    return { node: Object.assign(node, { value: write(value) ?? "" }), read };
   }
 
   const isJson = (text) => parse(text) !== undefined;
@@ -331,8 +331,7 @@
     });
     const isEmpty = () => fields.every((field) => field.read(false) === null);
     const text = () => block("{", fields.map(({ pair, read, must }) => pair(read(must))), "}");
-    const node = make("div", {}, ...fields.map((field) => field.node));
-    return { node, read: (must) => (must || !isEmpty() ? text() : null) };
+    return { node: make("div", {}, ...fields.map((field) => field.node)), read: (must) => (must || !isEmpty() ? text() : null) };
   }
 
   const button = (word, onclick) => make("button", { type: "button", onclick }, word);
@@ -395,6 +394,7 @@
   document.addEventListener("click", onClick);
   document.addEventListener("keydown", onKey);
   document.addEventListener("visibilitychange", connect);
+  document.querySelectorAll("[data-stream]").forEach(grow);
   addEventListener("pageshow", playground); // By then the browser has put back what was typed before.
   writeTimes(document).then(connect);
 })();

@@ -81,8 +81,8 @@ pub(super) async fn shown(
         (details::arguments(visitor, &story.call))
         (details::bodies(visitor, &story.call))
         (details::moves(visitor, &story.events))
-        (details::attempts(visitor, &story.attempts))
-        (details::facts(visitor, &story.call, now, console.gateway.trace_url.as_deref()))
+        (details::attempts(visitor, &story))
+        (details::facts(visitor, &story, now, console.gateway.trace_url.as_deref()))
         (again::again(visitor, &story.call, &subject))
     };
     Ok(Page {

@@ -12,7 +12,7 @@ use super::{
         visitor::{Visitor, encoded},
         words::{self, Word},
     },
-    story::{StoryAttempt, StoryCall, StoryMove},
+    story::{Story, StoryCall, StoryMove},
 };
 
 /// Moves that somebody who reads them in haste may pass over.
@@ -118,7 +118,8 @@ pub(super) fn moves(visitor: &Visitor, moves: &[StoryMove]) -> Markup {
 }
 
 /// Its attempts.
-pub(super) fn attempts(visitor: &Visitor, attempts: &[StoryAttempt]) -> Markup {
+pub(super) fn attempts(visitor: &Visitor, story: &Story) -> Markup {
+    let (attempts, most) = (&story.attempts, story.attempts_max);
     let table = html! {
         table {
             thead { tr { @for word in [words::ATTEMPT, words::WORKER, words::WHEN, words::TOOK, words::RESULT, words::EFFECT, words::ERROR] {
@@ -126,7 +127,7 @@ pub(super) fn attempts(visitor: &Visitor, attempts: &[StoryAttempt]) -> Markup {
             tbody {
                 @for attempt in attempts {
                     tr {
-                        td.number { (attempt.number) @if attempt.late { " +" } }
+                        td.number { (shown::attempts(visitor, attempt.number, most)) @if attempt.late { " +" } }
                         td { @if let Some(worker) = &attempt.worker { (text::beginning(worker, 60)) } }
                         td { @if let Some(started) = attempt.started_at { (moment::at(started, TimeForm::Time)) } }
                         td.number { @if let (Some(from), Some(until)) = (attempt.started_at, attempt.finished_at) { (moment::span(until - from)) } }
@@ -155,10 +156,11 @@ pub(super) fn attempts(visitor: &Visitor, attempts: &[StoryAttempt]) -> Markup {
 /// What else is known of it.
 pub(super) fn facts(
     visitor: &Visitor,
-    call: &StoryCall,
+    story: &Story,
     now: OffsetDateTime,
     trace_url: Option<&str>,
 ) -> Markup {
+    let call = &story.call;
     let row = |word: Word, value: Option<&str>| {
         html! {
             @if let Some(value) = value { dt { (visitor.say(word)) } dd { (text::beginning(value, 300)) } }
@@ -170,7 +172,7 @@ pub(super) fn facts(
             dl.facts {
                 dt { (visitor.say(words::WHEN)) } dd { (moment::at(call.accepted_at, TimeForm::Date)) " (" (moment::span(now - call.accepted_at)) ")" }
                 @if let Some(deadline) = call.deadline_at { dt { (visitor.say(words::UNTIL)) } dd { (moment::at(deadline, TimeForm::Date)) } }
-                (row(words::ATTEMPTS, Some(&call.attempts.to_string())))
+                dt { (visitor.say(words::ATTEMPTS)) } dd { (shown::attempts(visitor, call.attempts, story.attempts_max)) }
                 (row(words::VERSION, Some(&call.tool_version.to_string())))
                 (row(words::EFFECT, Some(&call.effect)))
                 (row(words::QUEUE, Some(&call.queue)))

@@ -54,6 +54,7 @@ struct LiveCall {
     held: bool,
     outcome: Option<String>,
     attempts: i32,
+    attempts_max: Option<i32>,
     error_code: Option<String>,
     worker: Option<String>,
     #[serde(with = "time::serde::rfc3339")]
@@ -311,7 +312,7 @@ fn row(visitor: &Visitor, call: &LiveCall) -> Markup {
             }
             td { (text::stranger(&call.tool)) }
             td { @if let Some(arguments) = &call.arguments { (shown::json_line(arguments)) } }
-            td.number { (call.attempts) }
+            td.number { (shown::attempts(visitor, call.attempts, call.attempts_max)) }
             td.number { (moment::span(took)) }
             td { @if let Some(worker) = &call.worker { (text::beginning(worker, 40)) } }
         }

@@ -4,7 +4,7 @@ use axum::{Extension, body::Body, extract::State, response::Response};
 use fleet::tokens::Scope;
 use maud::{Markup, html};
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{json, value::RawValue};
+use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
 use super::{
@@ -19,6 +19,7 @@ use super::{
         words::{self, Word},
     },
     actor,
+    switches::{self, BREAKER, LIMIT, MODE, ONLY, PAUSE, PURGE},
 };
 use crate::{asked::Asked, refusal::Refused};
 
@@ -200,18 +201,23 @@ async fn shown(console: &Console, visitor: &Visitor, came_of_it: Option<Markup>)
     })
     .await;
     let sections = [
-        ("controls", words::PAUSES, controls),
-        ("breakers", words::BREAKERS, breakers),
-        ("limits", words::LIMITS, limits),
-        ("interceptors", words::INTERCEPTORS, interceptors),
+        ("controls", words::PAUSES, controls, &[PAUSE, PURGE][..]),
+        ("breakers", words::BREAKERS, breakers, &[BREAKER]),
+        ("limits", words::LIMITS, limits, &[LIMIT]),
+        (
+            "interceptors",
+            words::INTERCEPTORS,
+            interceptors,
+            &[MODE, ONLY],
+        ),
     ];
     let main = html! {
         (came_of_it.unwrap_or_default())
-        @for (id, word, part) in &sections {
+        @for (id, word, part, switches) in &sections {
             section id=(id) {
                 h2 { (visitor.say(*word)) }
                 div id={ (id) "-rows" } data-live { (part) }
-                @if *id == "controls" && visitor.may(Scope::Admin) { (pause_form(visitor)) }
+                @for switch in *switches { (switches::form(visitor, switch)) }
             }
         }
     };
@@ -313,21 +319,7 @@ fn interceptor_row(interceptor: &Interceptor) -> Markup {
     }
 }
 
-fn pause_form(visitor: &Visitor) -> Markup {
-    html! {
-        form.filters method="post" action=(visitor.link("/console/protection")) {
-            fieldset {
-                legend { (visitor.say(words::PAUSE_TOOL)) }
-                label { (visitor.say(words::TOOL)) " " input name="tool" required autocomplete="off"; }
-                label { (visitor.say(words::REASON)) " " input name="note" required maxlength="2000" autocomplete="off"; }
-                (actor::field(visitor, "pause"))
-                button.danger { (visitor.say(words::PAUSE_IT)) }
-            }
-        }
-    }
-}
-
-/// Pauses a tool, or lifts a control.
+/// Turns a switch, or lifts a control.
 pub(in super::super) async fn change(
     State(console): Pages,
     Extension(visitor): Looking,
@@ -335,20 +327,7 @@ pub(in super::super) async fn change(
     body: Body,
 ) -> Result<Response, Refused> {
     let form = SentForm::read(&console.gateway, &asked, body).await?;
-    let control: Option<i64> = form.text("control_id").and_then(|id| id.parse().ok());
-    let mut wish = match control {
-        Some(id) if form.text("kind") == Some("pause") => {
-            json!({ "do": "resume", "control_id": id })
-        }
-        Some(id) => json!({ "do": "unset", "control_id": id }),
-        None => json!({ "do": "pause", "tool": form.text("tool").unwrap_or_default() }),
-    };
-    // On a tenant's subject a control holds for that tenant, and says so.
-    if let (None, Some(tenant)) = (control, visitor.tenant()) {
-        wish["tenant"] = json!(tenant);
-    }
-    wish["note"] = json!(form.text("note").unwrap_or_default());
-    actor::name(&mut wish, &visitor, &form);
+    let wish = switches::wish(&visitor, &form);
     let answered = console
         .api
         .post(&visitor, "/v1/control", wish.to_string(), &[])

@@ -101,6 +101,7 @@ pub(super) struct Story {
     pub(super) call: StoryCall,
     pub(super) attempts: Vec<StoryAttempt>,
     pub(super) events: Vec<StoryMove>,
+    pub(super) attempts_max: Option<i32>,
 }
 
 /// As `GET /v1/history/{call}/why` says it.

@@ -1,15 +1,15 @@
-//! A session: its calls, its events as they come, and of a turn also what the speaker makes of them. Browsers show both as text that grows.
+//! A session: its calls, its events as they come, and of a turn also what the speaker makes of them. Both are texts that grow, one beside the other.
 
 use axum::{Extension, extract::State, response::Response};
 use fleet::ids::Label;
-use maud::html;
+use maud::{Markup, html};
 
 use super::super::{
     frame::{Page, Place, Shown, framed},
     state::{Looking, Pages},
     text,
     visitor::{Visitor, encoded},
-    words,
+    words::{self, Word},
 };
 
 /// How sessions of turns are named.
@@ -35,11 +35,11 @@ fn shown(visitor: &Visitor) -> Shown {
             button { (visitor.say(words::SHOW)) }
         }
         @if is_named {
-            ul {
-                li { a href=(visitor.link(&format!("/console?session={}", encoded(session)))) { (visitor.say(words::CALLS)) } }
-                li { a href=(visitor.link(&format!("/console/events?session={}", encoded(session)))) { (visitor.say(words::RAW_EVENTS)) } }
+            p { a href=(visitor.link(&format!("/console?session={}", encoded(session)))) { (visitor.say(words::CALLS)) } }
+            div.streams {
+                (stream(visitor, words::RAW_EVENTS, &format!("/console/events?session={}", encoded(session))))
                 @if session.starts_with(TURN) {
-                    li { a href=(visitor.link(&format!("/console/events?turn={}", encoded(session)))) { (visitor.say(words::TOLD_EVENTS)) } }
+                    (stream(visitor, words::TOLD_EVENTS, &format!("/console/events?turn={}", encoded(session))))
                 }
             }
         } @else {
@@ -52,4 +52,15 @@ fn shown(visitor: &Visitor) -> Shown {
         is_live: false,
         main,
     })
+}
+
+/// Events as they come: text that the script has grow here, and without it a page of its own.
+fn stream(visitor: &Visitor, title: Word, path: &str) -> Markup {
+    let link = visitor.link(path);
+    html! {
+        section {
+            h2 { a href=(link) { (visitor.say(title)) } }
+            pre.stream tabindex="0" role="region" aria-label=(visitor.say(title)) data-stream=(link) {}
+        }
+    }
 }

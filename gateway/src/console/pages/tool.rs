@@ -1,4 +1,4 @@
-//! A tool: its schema, what models are told of it, and the playground, where arguments are checked and a call is made.
+//! A tool: the playground, its schema, what models are told of it, and its versions.
 
 use axum::{
     Extension,
@@ -6,8 +6,7 @@ use axum::{
     extract::{Path, State},
     response::Response,
 };
-use fleet::tokens::Scope;
-use maud::{Markup, PreEscaped, html};
+use maud::html;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -21,29 +20,20 @@ use super::{
         visitor::{Visitor, encoded},
         words,
     },
-    make::{make, new_key},
+    playground::{self, Tried},
+    versions,
 };
 use crate::{asked::Asked, refusal::Refused};
 
 /// What is looked at of a tool, as `GET /v1/tools/{tool}` has it.
 #[derive(Debug, Deserialize)]
-struct TriedTool {
-    name: String,
+pub(super) struct TriedTool {
+    pub(super) name: String,
     version: i64,
     #[serde(default)]
     description: String,
-    effect: String,
-    input_schema: Box<RawValue>,
-}
-
-/// What stands in the form, and what came of it.
-#[derive(Debug, Default)]
-struct Tried {
-    arguments: Option<String>,
-    key: Option<String>,
-    came_of_it: Option<Markup>,
-    /// A write is run only when somebody has seen its key.
-    asks_once_more: bool,
+    pub(super) effect: String,
+    pub(super) input_schema: Box<RawValue>,
 }
 
 /// The page.
@@ -80,14 +70,19 @@ async fn shown(console: &Console, visitor: &Visitor, tool: &str, tried: &Tried) 
             definitions.push((format, told));
         }
     }
+    let versions = match visitor.principal().is_of_all_tenants() {
+        true => Some(versions::section(console, visitor, &found.name).await),
+        false => None,
+    };
     let main = html! {
         p.sentence { span class={ "badge effect-" (found.effect) } { (found.effect) } " " (visitor.say(words::VERSION)) " " (found.version) }
         p { (text::stranger(&found.description)) }
-        (playground(visitor, &found, tried))
+        (playground::form(visitor, &found, tried))
         section #schema-section {
             h2 { (visitor.say(words::SCHEMA)) }
             (shown::json_block(visitor, "schema-json", found.input_schema.get(), None))
         }
+        (versions.unwrap_or_default())
         section #definitions {
             h2 { (visitor.say(words::DEFINITION)) }
             @for (format, told) in &definitions {
@@ -104,43 +99,6 @@ async fn shown(console: &Console, visitor: &Visitor, tool: &str, tried: &Tried) 
     })
 }
 
-fn playground(visitor: &Visitor, tool: &TriedTool, tried: &Tried) -> Markup {
-    let arguments = tried.arguments.as_deref().unwrap_or("{}");
-    // In a script that is data nothing may look like its end.
-    let schema = tool.input_schema.get().replace('<', "\\u003c");
-    html! {
-        section #playground-section {
-            h2 { (visitor.say(words::PLAYGROUND)) }
-            @if visitor.may(Scope::Call) { p.hint { (visitor.say(words::PLAYGROUND_HINT)) } } @else { p.hint { (visitor.say(words::MAY_NOT_CALL)) } }
-            (tried.came_of_it.clone().unwrap_or_default())
-            form #playground method="post" action=(visitor.link(&format!("/console/tools/{}", tool.name))) {
-                div #form-from-schema hidden data-add=(visitor.say(words::FORM_ADD)) data-remove=(visitor.say(words::FORM_REMOVE))
-                    data-required=(visitor.say(words::FORM_REQUIRED)) data-kind=(visitor.say(words::FORM_KIND))
-                    data-edited=(visitor.say(words::FORM_EDITED)) data-reset=(visitor.say(words::FORM_RESET)) {}
-                label for="arguments-json" { (visitor.say(words::ARGUMENTS)) " (JSON)" }
-                textarea #arguments-json name="arguments" rows="8" spellcheck="false" { (arguments) }
-                @if visitor.may(Scope::Call) {
-                    label for="key" { (visitor.say(words::KEY)) }
-                    input #key name="key" maxlength="200" autocomplete="off" value=(tried.key.as_deref().unwrap_or_default()) aria-describedby="key-hint";
-                    p #key-hint.hint { (visitor.say(words::KEY_HINT)) }
-                }
-                div.actions {
-                    button name="do" value="check" { (visitor.say(words::CHECK)) }
-                    @if visitor.may(Scope::Call) {
-                        @if tried.asks_once_more {
-                            p.problem role="alert" { (visitor.say(words::RUN_WRITES)) " " code { (tried.key.as_deref().unwrap_or_default()) } }
-                            button.danger name="do" value="run_now" { (visitor.say(words::RUN_NOW)) }
-                        } @else {
-                            button name="do" value="run" { (visitor.say(words::RUN_IT)) }
-                        }
-                    }
-                }
-            }
-            script #schema type="application/json" { (PreEscaped(schema)) }
-        }
-    }
-}
-
 /// Checks arguments, or makes a call with them.
 pub(in super::super) async fn run(
     State(console): Pages,
@@ -150,58 +108,11 @@ pub(in super::super) async fn run(
     body: Body,
 ) -> Result<Response, Refused> {
     let form = SentForm::read(&console.gateway, &asked, body).await?;
-    let arguments = form.text("arguments").unwrap_or("{}").to_owned();
-    let mut tried = Tried {
-        arguments: Some(arguments.clone()),
-        key: form.text("key").map(ToOwned::to_owned),
-        ..Tried::default()
-    };
-    match form.text("do") {
-        Some("run" | "run_now") => {
-            let effect = effect(&console, &visitor, &tool).await?;
-            let key = tried.key.get_or_insert_with(new_key);
-            if effect != "read" && form.text("do") != Some("run_now") {
-                tried.asks_once_more = true;
-                tried.came_of_it = Some(check(&console, &visitor, &tool, &arguments).await?);
-            } else {
-                match make(&console, &visitor, &tool, arguments, key).await? {
-                    Ok(call) => return Ok(see(&visitor.link(&format!("/console/calls/{call}")))),
-                    Err(told) => tried.came_of_it = Some(told),
-                }
-            }
+    match playground::tried(&console, &visitor, &tool, &form).await? {
+        Ok(tried) => {
+            let shown = shown(&console, &visitor, &tool, &tried).await;
+            Ok(framed(&console, &visitor, shown).await)
         }
-        _check => tried.came_of_it = Some(check(&console, &visitor, &tool, &arguments).await?),
+        Err(call) => Ok(see(&visitor.link(&format!("/console/calls/{call}")))),
     }
-    let shown = shown(&console, &visitor, &tool, &tried).await;
-    Ok(framed(&console, &visitor, shown).await)
-}
-
-async fn effect(console: &Console, visitor: &Visitor, tool: &str) -> Result<String, Refused> {
-    let path = format!("/v1/tools/{}", encoded(tool));
-    let found: TriedTool = console.api.get(visitor, &path).await?;
-    Ok(found.effect)
-}
-
-/// What the door would say, stored nowhere.
-async fn check(
-    console: &Console,
-    visitor: &Visitor,
-    tool: &str,
-    arguments: &str,
-) -> Result<Markup, Refused> {
-    let path = format!("/v1/tools/{}/check", encoded(tool));
-    let answered = console
-        .api
-        .post(visitor, &path, arguments.to_owned(), &[])
-        .await?;
-    if let Some(refusal) = Refusal::of(&answered) {
-        return Ok(refusal.shown(visitor, words::VERDICT));
-    }
-    let told = String::from_utf8_lossy(&answered.body);
-    Ok(html! {
-        div.done role="status" {
-            h3 { (visitor.say(words::VERDICT)) }
-            (shown::json_block(visitor, "verdict", &told, None))
-        }
-    })
 }

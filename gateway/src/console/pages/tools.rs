@@ -34,6 +34,25 @@ struct Used {
     succeeded: i64,
     p50_ms: Option<i64>,
     p95_ms: Option<i64>,
+    changed: i64,
+}
+
+/// An MCP server with the tools that are its, as `GET /v1/servers` has it.
+#[derive(Debug, Deserialize)]
+struct Server {
+    server: String,
+    tools: Vec<ServedTool>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ServedTool {
+    tool: String,
+    pin: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Servers {
+    servers: Vec<Server>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -59,6 +78,12 @@ async fn shown(console: &Console, visitor: &Visitor) -> Shown {
     let usage: Option<Usage> = console.api.get(visitor, "/v1/usage").await.ok();
     let used = usage.map(|usage| usage.tools).unwrap_or_default();
     let of = |tool: &ListedTool| used.iter().find(|used| used.tool == tool.name);
+    // Callers do not see how a tool is run.
+    let servers: Option<Servers> = match visitor.principal().is_of_all_tenants() {
+        true => console.api.get(visitor, "/v1/servers").await.ok(),
+        false => None,
+    };
+    let servers = servers.map(|servers| servers.servers).unwrap_or_default();
     let heads = [
         words::TOOL,
         words::EFFECT,
@@ -67,13 +92,13 @@ async fn shown(console: &Console, visitor: &Visitor) -> Shown {
         words::CALLS,
         words::SUCCESS_RATE,
         words::LATENCY,
-        words::LIMIT,
+        words::TIME_LIMIT,
         words::DESCRIPTION,
     ];
     let table = html! {
         table {
             thead { tr { @for head in heads { th scope="col" { (visitor.say(head)) } } } }
-            tbody { @for tool in &found.tools { (row(visitor, tool, of(tool))) } }
+            tbody { @for tool in &found.tools { (row(visitor, tool, of(tool), &servers)) } }
         }
     };
     let main = html! {
@@ -89,10 +114,24 @@ async fn shown(console: &Console, visitor: &Visitor) -> Shown {
     })
 }
 
-fn row(visitor: &Visitor, tool: &ListedTool, used: Option<&Used>) -> Markup {
+fn row(visitor: &Visitor, tool: &ListedTool, used: Option<&Used>, servers: &[Server]) -> Markup {
+    let served = servers.iter().find_map(|server| {
+        let its = server.tools.iter().find(|its| its.tool == tool.name)?;
+        Some((server, its))
+    });
+    let changed = used.map_or(0, |used| used.changed);
     html! {
         tr data-key=(tool.name) {
-            td { a href=(visitor.link(&format!("/console/tools/{}", tool.name))) { (tool.name) } }
+            td {
+                a href=(visitor.link(&format!("/console/tools/{}", tool.name))) { (tool.name) }
+                @if let Some((server, its)) = served {
+                    div.why {
+                        "MCP: " code { (text::stranger(&server.server)) }
+                        @if changed > 0 { " " (visitor.say(words::NOT_AS_PINNED)) " " (changed) }
+                        @else if its.pin.is_some() { " (" (visitor.say(words::PINNED)) ")" }
+                    }
+                }
+            }
             td { span class={ "badge effect-" (tool.effect) } { (tool.effect) } }
             td.number { (tool.version) }
             td { code { (tool.queue) } }

@@ -202,7 +202,12 @@ async fn a_tool_is_paused_seen_and_let_go_and_a_page_is_told_of_changes() {
     let paused = browser
         .send(
             path,
-            &[("tool", "look"), ("note", "repairs"), ("actor", "ann")],
+            &[
+                ("do", "pause"),
+                ("tool", "look"),
+                ("note", "repairs"),
+                ("actor", "ann"),
+            ],
         )
         .await;
     assert_eq!(paused.status, 303, "{}", paused.text());
@@ -237,6 +242,102 @@ async fn a_tool_is_paused_seen_and_let_go_and_a_page_is_told_of_changes() {
     let nothing = browser.page("/console/find?q=no+such+key").await;
     assert!(nothing.contains("Nothing was found"));
     assert_eq!(json!(browser.get("/console/nowhere").await.status), 404);
+    invariants::hold(&fleet, &witness).await;
+    gateway.drain().await;
+}
+
+#[tokio::test]
+async fn every_switch_of_control_can_be_turned_and_lifted() {
+    let witness = Witness::start().await;
+    let look = witness.tool("look", "read") + "cache: {ttl: 1m}\n";
+    let quote = format!(
+        "{}breaker: {{}}\nrate_limit: {{calls: 5, per: 1s}}\n",
+        witness.tool("quote", "read")
+    );
+    let fleet = Fleet::start(Spec::with([look, quote])).await;
+    let (mut gateway, web) = fleet.gateway(&[]).await;
+    let browser = Browser::new(web);
+    let path = "/console/protection";
+    for (switch, shown) in [
+        (
+            &[
+                ("do", "pause"),
+                ("queue", "default"),
+                ("for_ms", "90"),
+                ("setting", "refuse"),
+                ("told", "later"),
+            ][..],
+            "&quot;refuse&quot;",
+        ),
+        (
+            &[("do", "breaker"), ("tool", "quote"), ("position", "open")],
+            "breaker",
+        ),
+        (
+            &[
+                ("do", "limit"),
+                ("limit", "quote"),
+                ("calls", "7"),
+                ("per_ms", "2000"),
+            ],
+            "&quot;calls&quot;",
+        ),
+        (
+            &[
+                ("do", "set"),
+                ("interceptor", "cache"),
+                ("mode", "off"),
+                ("tool", "look"),
+            ],
+            "&quot;off&quot;",
+        ),
+    ] {
+        let turn = [switch, &[("note", "a test"), ("actor", "ann")]].concat();
+        let turned = browser.send(path, &turn).await;
+        assert_eq!(turned.status, 303, "{turn:?}: {}", turned.text());
+        let page = browser.page(path).await;
+        assert!(
+            page.contains(shown) && page.contains("a test"),
+            "{turn:?}: {page}"
+        );
+        let lift = [
+            ("control_id", hidden(&page, "control_id")),
+            ("kind", hidden(&page, "kind")),
+            ("note", "done"),
+            ("actor", "ann"),
+        ];
+        let lifted = browser.send(path, &lift).await;
+        assert_eq!(lifted.status, 303, "{turn:?}: {}", lifted.text());
+        assert!(!browser.page(path).await.contains("a test"), "{turn:?}");
+    }
+    let purge = [
+        ("do", "purge"),
+        ("tool", "look"),
+        ("note", "a test"),
+        ("actor", "ann"),
+    ];
+    assert_eq!(browser.send(path, &purge).await.status, 303);
+    // What is no number is refused where it is asked, and what no worker has as well.
+    for wrong in [
+        &[
+            ("do", "limit"),
+            ("limit", "quote"),
+            ("calls", "many"),
+            ("per_ms", "1"),
+        ][..],
+        &[("do", "only"), ("interceptors", "nobodys, others")],
+        &[("do", "fence")],
+    ] {
+        let turn = [wrong, &[("note", "a test"), ("actor", "ann")]].concat();
+        let refused = browser.send(path, &turn).await.text();
+        assert!(refused.contains("class=\"problem\""), "{turn:?}: {refused}");
+    }
+    let page = browser.page(path).await;
+    for form in ["pause", "purge", "breaker", "limit", "set", "only"] {
+        assert!(page.contains(&format!("id=\"switch-{form}\"")), "{form}");
+    }
+    let of_a_tenant = browser.page("/console/protection?tenant=acme").await;
+    assert!(of_a_tenant.contains("switch-pause") && !of_a_tenant.contains("switch-breaker"));
     invariants::hold(&fleet, &witness).await;
     gateway.drain().await;
 }

@@ -142,7 +142,7 @@ async fn a_tenant_that_cannot_be_read_is_refused_and_not_every_tenant() {
     let (mut gateway, web) = fleet.gateway(&["--auth", "tokens"]).await;
     let ann = held(&fleet, web, "ann", Scope::ALL).await;
     let browser = Browser::signed_in(web, &ann.text).await;
-    let pause = [("tool", "look"), ("note", "repairs")];
+    let pause = [("do", "pause"), ("tool", "look"), ("note", "repairs")];
     for bad in [
         "tenant=a%20b",
         "tenant=+a",
@@ -177,7 +177,7 @@ async fn forms_of_other_sites_are_not_taken_and_pages_load_nothing_of_others() {
     let (mut gateway, web) = fleet.gateway(&["--auth", "tokens"]).await;
     let ann = held(&fleet, web, "ann", Scope::ALL).await;
     let browser = Browser::signed_in(web, &ann.text).await;
-    let pause = [("tool", "look"), ("note", "planted")];
+    let pause = [("do", "pause"), ("tool", "look"), ("note", "planted")];
     for site in ["cross-site", "same-site"] {
         let planted = browser
             .ask_from("POST", "/console/protection", &pause, site)

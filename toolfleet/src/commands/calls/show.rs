@@ -323,6 +323,7 @@ mod tests {
                 "reason":"answered_from_the_cache","details":{"from":"01936c2e-0000-7000-8000-00000000000a\u001b[2J"}}]"#
                 .to_owned()
                 .into(),
+            attempts_max: Some(3),
         };
         let mark = |call: u128, new: u128| {
             serde_json::from_value(serde_json::json!({

@@ -26,7 +26,7 @@ use super::{
     answer::{TriedRoute, TriedRoutes},
     class::{JudgedAnswer, RouteAnswer, RouteVerdict},
     dialect::Dialect,
-    edits::EditSpecs,
+    edits::{EditSpecs, RequestWeights},
     exchange::{Exchange, RequestSender},
     record::RequestRecords,
     request,
@@ -143,6 +143,7 @@ impl ChatAttempt {
             .edits
             .of_call(&mut chain, self.dialect, &self.request, ledger, context);
         let request = Box::pin(editing).await;
+        let weights = RequestWeights::default();
         let mut tried = TriedRoutes::default();
         let mut passed_over = Vec::new();
         let mut too_small: Option<&ChatRoute> = None;
@@ -174,10 +175,10 @@ impl ChatAttempt {
                     continue;
                 }
             };
-            let summary = Box::pin(self.summary(&chain, &request, route, context)).await;
+            let summary = Box::pin(self.summary(&chain, &request, &weights, route, context)).await;
             let sent = self
                 .edits
-                .of_route(&mut chain, &request, route, summary, context);
+                .of_route(&mut chain, &request, &weights, route, summary, context);
             let (edited, sent) = (&sent, &*sent.members);
             let is_edited = needs.is_some();
             if is_edited

@@ -29,47 +29,56 @@ pub(super) const fn of_bytes(bytes: usize) -> u64 {
     bytes.div_ceil(4) as u64
 }
 
-/// The weights of all characters. A conversation may be a mebibyte, of which most is ASCII: that is counted many bytes at a time.
+/// The weights of all characters. A conversation may be a mebibyte, of which most is ASCII or Chinese: both are counted many bytes at a time.
 fn weight_of(text: &str) -> u64 {
     /// So few that their sum fits into 16 bits, and that one character of another script keeps few of its neighbours from that.
     const TOGETHER: usize = 64;
-    let mut sum = 0;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let chunk = rest.as_bytes().first_chunk::<TOGETHER>();
-        let chunk = chunk.filter(|chunk| chunk.iter().fold(0, |all, byte| all | byte) < 0x80);
+    let (bytes, mut sum, mut at) = (text.as_bytes(), 0, 0);
+    while at < bytes.len() {
+        let chunk = bytes[at..].first_chunk::<TOGETHER>();
+        let chunk =
+            chunk.filter(|chunk| chunk.iter().fold(true, |all, byte| all & is_plain(*byte)));
         if let Some(chunk) = chunk {
-            let weights = chunk.iter().map(|byte| u16::from(ascii_weight(*byte)));
+            let weights = chunk.iter().map(|byte| u16::from(byte_weight(*byte)));
             sum += u64::from(weights.sum::<u16>());
-            rest = &rest[TOGETHER..];
+            at += TOGETHER;
         } else {
-            let end = rest.ceil_char_boundary(TOGETHER);
-            sum += rest[..end].chars().map(weight).sum::<u64>();
-            rest = &rest[end..];
+            // What is left of a character before them has been counted with its first byte.
+            let begins = text.ceil_char_boundary(at);
+            at = text.ceil_char_boundary(begins + TOGETHER);
+            sum += text[begins..at].chars().map(weight).sum::<u64>();
         }
     }
     sum
 }
 
-/// The same as [`weight`], without a branch.
-const fn ascii_weight(byte: u8) -> u8 {
+/// Whether [`byte_weight`] knows the byte: one of ASCII, the first of a character from U+3000 to U+9FFF, or a further one.
+const fn is_plain(byte: u8) -> bool {
+    (byte < 0xc0) | (byte.wrapping_sub(0xe3) < 7)
+}
+
+/// The same as [`weight`], without a branch: all of a character for its first byte, nothing for a further one.
+const fn byte_weight(byte: u8) -> u8 {
     let is_letter = (byte | 0x20).wrapping_sub(b'a') < 26;
     let is_space = (byte == b' ') | (byte == b'\n') | (byte == b'\t') | (byte == b'\r');
     let is_mark = byte.wrapping_sub(b'!') <= b'~' - b'!';
     let of_others = if is_mark { 8 } else { 10 };
-    if is_letter | is_space { 5 } else { of_others }
+    let of_ascii = if (is_letter | is_space) & (byte < 0x80) {
+        5
+    } else {
+        of_others
+    };
+    let of_further = if byte < 0x80 { of_ascii } else { 0 };
+    if byte >= 0xc0 { 18 } else { of_further }
 }
 
 /// How much of a token a character is, in twentieths.
 fn weight(character: char) -> u64 {
-    // Most of what is not ASCII, and told from it before all others: conversations in Chinese are as long.
-    if ('\u{2e80}'..='\u{9fff}').contains(&character) {
-        return 18;
-    }
     match character {
         'a'..='z' | 'A'..='Z' | ' ' | '\n' | '\t' | '\r' => 5,
         '!'..='~' => 8,
-        '\u{ac00}'..='\u{d7af}'
+        '\u{2e80}'..='\u{9fff}'
+        | '\u{ac00}'..='\u{d7af}'
         | '\u{f900}'..='\u{faff}'
         | '\u{ff00}'..='\u{ffef}'
         | '\u{20000}'..='\u{3ffff}' => 18,
@@ -94,12 +103,16 @@ mod tests {
     fn bytes_are_counted_as_their_characters_are() {
         for byte in 0..128_u8 {
             assert_eq!(
-                u64::from(ascii_weight(byte)),
+                u64::from(byte_weight(byte)),
                 weight(char::from(byte)),
                 "{byte}"
             );
         }
-        let mixed = "plain text, 17 marks -- \u{7f}\t你好，世界 привет é ".repeat(40);
+        for character in ['\u{3000}', '你', '\u{9fff}', 'あ'] {
+            let of_bytes = character.to_string().bytes().map(byte_weight).sum::<u8>();
+            assert_eq!(u64::from(of_bytes), weight(character), "{character}");
+        }
+        let mixed = "plain text, 17 marks -- \u{7f}\t你好，世界 привет é \u{2fff}\u{a000}😀 和很长的中文文本一起，没有别的字母和标点符号的文字会一次计算很多字节 ".repeat(40);
         for end in (0..mixed.len()).filter(|end| mixed.is_char_boundary(*end)) {
             let text = &mixed[..end];
             assert_eq!(

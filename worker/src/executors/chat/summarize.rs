@@ -21,8 +21,8 @@ use super::{
     class::{JudgedAnswer, RouteAnswer, RouteVerdict},
     dialect::Finish,
     edits::{
-        ASKED, EXPECTED, EditChain, FailedSummary, ModelRequest, NewSummary, Summary, SummaryFound,
-        words,
+        ASKED, EXPECTED, EditChain, FailedSummary, ModelRequest, NewSummary, RequestWeights,
+        Summary, SummaryFound, words,
     },
     request,
     routes::{self, RouteNeeds},
@@ -60,13 +60,14 @@ impl ChatAttempt {
         &self,
         chain: &EditChain<'_>,
         request: &ModelRequest<'_>,
+        weights: &RequestWeights,
         route: &ChatRoute,
         context: &AttemptContext,
     ) -> SummaryFound {
         let mode = chain.mode(Brake::Context);
         let needed = self
             .edits
-            .needed_summary(mode, request, route, &context.tenant);
+            .needed_summary(mode, request, weights, route, &context.tenant);
         let (Some(needed), Some(summarizer)) = (needed, &self.summarizer) else {
             return SummaryFound::None;
         };

@@ -18,9 +18,8 @@ use super::{
         estimate,
     },
     clear,
-    groups::{self, Group},
     interceptor::{Edit, ModelInterceptor, ModelRequest},
-    ratios::corrected,
+    weighed::{RequestWeights, Weighed},
 };
 
 /// `context`, for one route.
@@ -34,6 +33,8 @@ pub(super) struct Context<'s> {
     pub(super) summary: Option<Summary>,
     /// Why there is none, where there should be one.
     pub(super) no_summary: Option<&'static str>,
+    /// What the request weighs.
+    pub(super) weights: &'s RequestWeights,
 }
 
 /// A text that stands for the first messages of a conversation.
@@ -61,17 +62,16 @@ impl ModelInterceptor for Context<'_> {
 
     fn before(&self, request: &mut ModelRequest<'_>) -> Option<Edit> {
         let (spec, limit, dialect) = (self.spec, self.limit(), request.dialect);
-        let original = request.original;
-        let weigh =
-            |members: &Map<String, Value>| Weighed::of(dialect, members, original, self.ratio);
-        let mut weighed = weigh(&request.members)?;
+        let mut weighed = self.weights.came(request, self.ratio)?;
         let had = weighed.all();
         let mut done = Map::new();
         if let Some(clear) = spec.clear_tool_results.filter(|clear| had > clear.above) {
             let cleared = clear::results(dialect, &mut request.members, clear.keep);
             if cleared > 0 {
                 done.insert("cleared".to_owned(), json!(cleared));
-                weighed = weigh(&request.members)?;
+                weighed = self
+                    .weights
+                    .cleared(request, &request.members, self.ratio)?;
             }
         }
         let is_too_long = weighed.all() > limit;
@@ -113,16 +113,6 @@ impl ModelInterceptor for Context<'_> {
     }
 }
 
-/// A request with its weight.
-pub(super) struct Weighed {
-    pub(super) groups: Vec<Group>,
-    /// Which of them always stay.
-    pub(super) pinned: Vec<bool>,
-    /// What it has beside its messages.
-    fixed: u64,
-    ratio: u64,
-}
-
 /// What stays of it.
 struct KeptGroups {
     kept: Vec<bool>,
@@ -131,49 +121,6 @@ struct KeptGroups {
 }
 
 impl Weighed {
-    /// `None`: its messages are no list.
-    pub(super) fn of(
-        dialect: &dyn Dialect,
-        request: &Map<String, Value>,
-        original: &Map<String, Value>,
-        ratio: u64,
-    ) -> Option<Self> {
-        let messages = request.get(dialect.messages())?.as_array()?;
-        let said = original.get(dialect.messages());
-        let said = said
-            .and_then(Value::as_array)
-            .map_or(&[][..], Vec::as_slice);
-        let groups = groups::of(dialect, messages, said);
-        let beside = dialect
-            .said()
-            .iter()
-            .filter(|name| **name != dialect.messages());
-        let fixed = beside
-            .filter_map(|name| request.get(*name))
-            .map(estimate::tokens);
-        Some(Self {
-            pinned: pinned(&groups),
-            fixed: fixed.sum(),
-            groups,
-            ratio,
-        })
-    }
-
-    /// How many groups of the system stand at the beginning.
-    pub(super) fn prefix(&self) -> usize {
-        let system = |group: &&Group| group.speaker == Speaker::System;
-        self.groups.iter().take_while(system).count()
-    }
-
-    /// The tokens of so much beside its messages.
-    pub(super) fn with(&self, tokens: u64) -> u64 {
-        corrected(self.fixed.saturating_add(tokens), self.ratio)
-    }
-
-    pub(super) fn all(&self) -> u64 {
-        self.with(self.groups.iter().map(|group| group.tokens).sum())
-    }
-
     /// What a strategy without a summary leaves of what is too long.
     fn cut(&self, spec: &ContextSpec, limit: u64) -> KeptGroups {
         let (first, end) = (self.prefix(), self.groups.len());
@@ -210,21 +157,6 @@ impl Weighed {
             estimate::tokens(&json!(summary.text)),
             limit,
         )
-    }
-
-    /// Where the last turns of the user begin.
-    pub(super) fn window(&self, turns: u32) -> usize {
-        let users = self
-            .groups
-            .iter()
-            .enumerate()
-            .rev()
-            .filter(|(_, group)| group.has_user);
-        let begins = users
-            .map(|(place, _)| place)
-            .take(turns.max(1) as usize)
-            .last();
-        begins.unwrap_or(0).max(self.prefix())
     }
 
     /// How many groups have so many messages at least.
@@ -294,36 +226,6 @@ impl KeptGroups {
         let lost = groups.filter(|(group, kept)| !**kept && group.messages.start >= until);
         lost.map(|(group, _)| group.messages.len()).sum()
     }
-}
-
-/// Which groups always stay: the system's at the beginning, the notes at the end, the last message of the user, and the last one.
-fn pinned(groups: &[Group]) -> Vec<bool> {
-    let is_system = |group: &Group| group.speaker == Speaker::System;
-    let mut pinned = vec![false; groups.len()];
-    for (place, _) in groups
-        .iter()
-        .enumerate()
-        .take_while(|(_, group)| is_system(group))
-    {
-        pinned[place] = true;
-    }
-    for (place, group) in groups.iter().enumerate().rev() {
-        pinned[place] = true;
-        if !is_system(group) {
-            break;
-        }
-    }
-    if let Some(last) = groups.iter().rposition(|group| group.has_user) {
-        pinned[last] = true;
-        // Where the user speaks behind results, what the model was asked before: a conversation does not begin with what it says.
-        let asks = |group: &Group| group.speaker == Speaker::User;
-        if !asks(&groups[last])
-            && let Some(asked) = groups[..last].iter().rposition(asks)
-        {
-            pinned[asked] = true;
-        }
-    }
-    pinned
 }
 
 fn apply(

@@ -32,6 +32,7 @@ use super::{
     summary::NeededSummary,
     todo::BEGINS,
     todo_list::TodoList,
+    weighed::RequestWeights,
 };
 use crate::executors::AttemptContext;
 
@@ -171,18 +172,23 @@ impl EditSpecs {
         &self,
         mode: InterceptMode,
         request: &ModelRequest<'_>,
+        weights: &RequestWeights,
         route: &ChatRoute,
         tenant: &Label,
     ) -> Option<NeededSummary> {
         let spec = self.context.as_ref();
         let spec = spec.filter(|spec| mode != InterceptMode::Off && spec.strategy.has_summary())?;
-        NeededSummary::of(&self.context(spec, request, route, tenant), request)
+        NeededSummary::of(
+            &self.context(spec, request, weights, route, tenant),
+            request,
+        )
     }
 
     fn context<'s>(
         &self,
         spec: &'s ContextSpec,
         request: &ModelRequest<'_>,
+        weights: &'s RequestWeights,
         route: &ChatRoute,
         tenant: &Label,
     ) -> Context<'s> {
@@ -194,6 +200,7 @@ impl EditSpecs {
             ratio: self.edits.ratios.of(tenant, &route.target()),
             summary: None,
             no_summary: None,
+            weights,
         }
     }
 
@@ -202,6 +209,7 @@ impl EditSpecs {
         &self,
         chain: &mut EditChain<'_>,
         request: &'r ModelRequest<'_>,
+        weights: &RequestWeights,
         route: &ChatRoute,
         summary: SummaryFound,
         context: &AttemptContext,
@@ -212,7 +220,7 @@ impl EditSpecs {
             members: Cow::Borrowed(&*request.members),
         };
         if let Some(spec) = &self.context {
-            let mut edit = self.context(spec, &request, route, &context.tenant);
+            let mut edit = self.context(spec, &request, weights, route, &context.tenant);
             match summary {
                 SummaryFound::None => {}
                 SummaryFound::Found(summary) => edit.summary = Some(summary),

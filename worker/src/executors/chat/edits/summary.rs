@@ -17,8 +17,9 @@ use sha2::{Digest, Sha256};
 use super::{
     super::{dialect::Speaker, estimate},
     clear,
-    context::{Context, Summary, Weighed},
+    context::{Context, Summary},
     interceptor::ModelRequest,
+    weighed::Weighed,
 };
 
 /// How long a summary is taken for before it is written, in tokens.
@@ -82,15 +83,14 @@ impl NeededSummary {
             ContextStrategy::Summarize => spec.summarize_above.min(limit),
             ContextStrategy::Hybrid => limit,
         };
-        let weigh = |members: &_| Weighed::of(dialect, members, request.original, context.ratio);
-        let mut weighed = weigh(&request.members)?;
+        let mut weighed = context.weights.came(request, context.ratio)?;
         if let Some(clear) = spec
             .clear_tool_results
             .filter(|clear| weighed.all() > clear.above)
         {
             let mut cleared = Cow::Borrowed(&*request.members);
             if clear::results(dialect, &mut cleared, clear.keep) > 0 {
-                weighed = weigh(&cleared)?;
+                weighed = context.weights.cleared(request, &cleared, context.ratio)?;
             }
         }
         if weighed.all() <= threshold {

@@ -1,7 +1,7 @@
 use fleet::manifest::ChatProtocol;
 use proptest::prelude::*;
 
-use super::*;
+use super::{super::groups, *};
 use crate::executors::chat::dialect;
 
 fn spec(changes: &Value) -> ContextSpec {
@@ -30,6 +30,7 @@ fn edit_with(
         ratio: 1_000,
         summary,
         no_summary: None,
+        weights: &RequestWeights::default(),
     };
     let done = context.before(&mut request);
     if done.is_none() {
@@ -448,13 +449,29 @@ fn a_mebibyte_takes_so_many_times_its_parsing() {
         });
         times.min().unwrap()
     };
-    for words in ["word and word ", "天气很好今天 ", "17, -- 3.5 "] {
+    let talk = |words: &str, n: usize| {
         let text = words.repeat(1_024 / words.len());
-        let messages: Vec<Value> = (0..1_024)
-            .map(
-                |n| json!({"role": if n % 2 == 0 { "user" } else { "assistant" }, "content": text}),
-            )
-            .collect();
+        json!({"role": if n % 2 == 0 { "user" } else { "assistant" }, "content": text})
+    };
+    let calls = |words: &str, n: usize| {
+        let text = words.repeat(2_048 / words.len());
+        let call = json!({"id": format!("c{}", n / 2), "type": "function", "function": {"name": "look", "arguments": "{}"}});
+        match n % 2 {
+            _ if n == 0 => json!({"role": "user", "content": "go"}),
+            1 => json!({"role": "assistant", "tool_calls": [call]}),
+            _ => {
+                json!({"role": "tool", "tool_call_id": format!("c{}", (n - 1) / 2), "content": text})
+            }
+        }
+    };
+    let conversations: [(&str, &dyn Fn(&str, usize) -> Value); 4] = [
+        ("word and word ", &talk),
+        ("天气很好今天 ", &talk),
+        ("17, -- 3.5 ", &talk),
+        ("{\"result\": 17} ", &calls),
+    ];
+    for (words, said) in conversations {
+        let messages: Vec<Value> = (0..1_025).map(|n| said(words, n)).collect();
         let body = json!({ "messages": messages }).to_string();
         let parsing = best(&mut || {
             let read: Value = serde_json::from_str(&body).unwrap();
@@ -478,6 +495,7 @@ fn a_mebibyte_takes_so_many_times_its_parsing() {
                     ratio: 1_000,
                     summary: None,
                     no_summary: None,
+                    weights: &RequestWeights::default(),
                 };
                 let needed = super::super::summary::NeededSummary::of(&context, &request);
                 std::hint::black_box((needed.is_some(), context.before(&mut request)));

@@ -1,7 +1,7 @@
 use fleet::manifest::{ChatProtocol, ContextSpec};
 use serde_json::json;
 
-use super::*;
+use super::{super::weighed::RequestWeights, *};
 use crate::executors::chat::dialect;
 
 fn turns(n: usize) -> Value {
@@ -35,6 +35,7 @@ fn needed(
         ratio: 1_000,
         summary: None,
         no_summary: None,
+        weights: &RequestWeights::default(),
     };
     let needed = NeededSummary::of(&context, &request)?;
     let known = known.map(|(place, text)| KeptSummary {
