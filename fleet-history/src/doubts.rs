@@ -78,6 +78,7 @@ pub async fn inbox(
     sqlx::query_scalar(
         "SELECT row_to_json(listed)::text FROM (
              SELECT call_id, tenant, tool, tool_version, since, why, worker, worker_fenced, attempt_id IS NOT NULL AND worker IS NULL AS by_client,
+                    (SELECT c.meta->>'principal' FROM toolfleet.calls c WHERE c.call_id = d.call_id) AS asked_by,
                     (SELECT a.worker_id FROM toolfleet.attempts a WHERE a.call_id = d.call_id AND a.attempt_id = d.attempt_id AND NOT a.late) AS worker_id,
                     attempt_until, coalesce(attempt_until <= now(), true) AS attempt_over, quarantined, probe_state, probes, next_probe_at, left(args::text, $3) AS arguments,
                     length(args::text) AS arguments_length, now() AS now

@@ -120,6 +120,7 @@ pub async fn all(pool: &PgPool, wanted: InboxOf<'_>) -> Result<Vec<Row<ListedWai
     sqlx::query_scalar(
         "SELECT row_to_json(listed)::text FROM ( \
              SELECT w.call_id, w.tenant, w.tool, w.tool_version, w.effect, w.awaiting, w.since, w.until, w.session, w.run, \
+                    (SELECT c.meta->>'principal' FROM toolfleet.calls c WHERE c.call_id = w.call_id) AS asked_by, \
                     left(w.args::text, $3) AS arguments, length(w.args::text) AS arguments_length, w.args_hash, w.approval_by, \
                     w.approvals_needed, w.approvals, w.approval_reason, \
                     ARRAY(SELECT d.actor FROM toolfleet.approvals d \

@@ -87,6 +87,20 @@ impl Asked {
         principal.reach(self.named_tenant()?)
     }
 
+    /// Whose calls it looks at: those of its tenant, or (`None`) of all, for who names `*` and may.
+    ///
+    /// # Errors
+    ///
+    /// `invalid_tenant`, `forbidden`.
+    pub(crate) fn looks_at(&self, principal: &Principal) -> Result<Option<Label>, Refused> {
+        let mut lines = self.headers.get_all(&TENANT).iter();
+        let names_all = lines.next().is_some_and(|line| line == "*") && lines.next().is_none();
+        if names_all && principal.is_of_all_tenants() {
+            return Ok(None);
+        }
+        self.tenant(principal).map(Some)
+    }
+
     fn named_tenant(&self) -> Result<Option<Label>, Refused> {
         let mut lines = self.headers.get_all(&TENANT).iter();
         match (lines.next(), lines.next()) {

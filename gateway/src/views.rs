@@ -1,7 +1,9 @@
-//! What a caller is told where the views cannot be read.
+//! Looks at the documented views, and says what a caller is told where they cannot be read.
+
+use std::time::Duration;
 
 use fleet::{
-    store::StoreError,
+    store::{StoreError, session::within},
     telemetry::report,
     wire::{code::Code, message::Message},
 };
@@ -11,8 +13,33 @@ use crate::refusal::Refused;
 /// How long one statement may take, as Postgres writes it.
 pub(crate) const STATEMENT_MAX: &str = "2s";
 
+/// How long a look may take that is several statements: whoever looks is told so, also where Postgres says nothing at all.
+const LOOK_MAX: Duration = Duration::from_secs(8);
+
+/// What a look at the views finds, as whoever asked for it is told. Dropping it is safe.
+///
+/// # Errors
+///
+/// They cannot be read, or it takes too long.
+pub(crate) async fn looked<T>(
+    look: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, Refused> {
+    in_time(look).await.map_err(|error| unreadable(&error))
+}
+
+/// What a look at the views finds. Dropping it is safe.
+///
+/// # Errors
+///
+/// Those of the look; it takes too long.
+pub(crate) async fn in_time<T>(
+    look: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    within("look at the views", LOOK_MAX, look).await
+}
+
 /// Why there is no answer from the views.
-pub(crate) fn unreadable(error: &StoreError) -> Refused {
+fn unreadable(error: &StoreError) -> Refused {
     if error.took_too_long() {
         let what = Message::fixed(
             "the history holds too much to look through for this within 2 s",

@@ -16,7 +16,7 @@ use fleet_history::{
 use super::LOOKERS_AT_CONTROLS;
 use crate::{
     answer, asked::Asked, headers::Speaker, page, query::Query, refusal::Refused, state::Gateway,
-    views::unreadable,
+    views::looked,
 };
 
 const ID: Message = Message::fixed("a breaker's id", "是熔断器的编号");
@@ -64,8 +64,7 @@ pub(super) async fn interceptors(
 ) -> Result<Response, Refused> {
     let wanted = Wanted::read(&asked, "after")?;
     let after = wanted.query.text("after");
-    let found = pages::interceptors(&gateway.views, wanted.page(), after).await;
-    let found = found.map_err(|error| unreadable(&error))?;
+    let found = looked(pages::interceptors(&gateway.views, wanted.page(), after)).await?;
     let last = wanted.last(&found).and_then(|row| row.read().ok());
     Ok(told(
         "interceptors",
@@ -82,8 +81,7 @@ pub(super) async fn breakers(
 ) -> Result<Response, Refused> {
     let wanted = Wanted::read(&asked, "before")?;
     let before = wanted.query.value("before", ID)?;
-    let found = pages::breakers(&gateway.views, wanted.page(), before).await;
-    let found = found.map_err(|error| unreadable(&error))?;
+    let found = looked(pages::breakers(&gateway.views, wanted.page(), before)).await?;
     let last = wanted.last(&found).and_then(|row| row.read().ok());
     let before = last.map(|BreakerPlace { breaker_id }| breaker_id);
     Ok(told("breakers", &found, "before", &before))
@@ -96,8 +94,7 @@ pub(super) async fn limits(
 ) -> Result<Response, Refused> {
     let wanted = Wanted::read(&asked, "after")?;
     let after = wanted.query.text("after").map(place).transpose()?;
-    let found = pages::limits(&gateway.views, wanted.page(), after.as_ref()).await;
-    let found = found.map_err(|error| unreadable(&error))?;
+    let found = looked(pages::limits(&gateway.views, wanted.page(), after.as_ref())).await?;
     let last = wanted.last(&found).and_then(|row| row.read().ok());
     let after = last.map(|last: BucketPlace| last.to_word());
     Ok(told("limits", &found, "after", &after))

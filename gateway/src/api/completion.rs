@@ -22,7 +22,7 @@ use crate::{
     decision::Decision,
     refusal::{Refused, Repeatable},
     state::Gateway,
-    views::unreadable,
+    views::looked,
 };
 
 /// The most characters of a token that is looked at: a call's id, a dot, and the proof.
@@ -71,8 +71,7 @@ async fn place(gateway: &Gateway, token: &str) -> Result<(CallId, Label), Refuse
         .split_once('.')
         .and_then(|(call, _)| call.parse().ok());
     let call = named.unwrap_or_else(CallId::generate);
-    let tenant = fleet_history::calls::tenant_of(&gateway.views, call).await;
-    let tenant = tenant.map_err(|error| unreadable(&error))?;
+    let tenant = looked(fleet_history::calls::tenant_of(&gateway.views, call)).await?;
     let tenant = tenant.and_then(|tenant| tenant.parse().ok());
     let nobody = || "default".parse().expect("a tenant's name");
     Ok((call, tenant.unwrap_or_else(nobody)))

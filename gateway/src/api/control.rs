@@ -25,7 +25,7 @@ use crate::{
     page,
     refusal::{Refused, Repeatable},
     state::Gateway,
-    views::unreadable,
+    views::looked,
 };
 
 const ID: Message = Message::fixed("a control's id", "是控制的编号");
@@ -45,8 +45,7 @@ pub(super) async fn list(
         limit: page::limit(&query)?,
     };
     let before = query.value("before", ID)?;
-    let found = pages::controls(&gateway.views, wanted, before).await;
-    let found = found.map_err(|error| unreadable(&error))?;
+    let found = looked(pages::controls(&gateway.views, wanted, before)).await?;
     let last = found.last().and_then(|row| row.read().ok());
     let last = last.filter(|_| page::is_full(&found, wanted.limit));
     let before = last.map(|ControlPlace { control_id }| control_id);

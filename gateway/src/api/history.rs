@@ -34,7 +34,7 @@ use crate::{
     query::Query,
     refusal::Refused,
     state::Gateway,
-    views::unreadable,
+    views::looked,
 };
 
 const SEARCHED: Message = Message::fixed(
@@ -52,7 +52,7 @@ pub(super) async fn list(
     asked: Asked,
 ) -> Result<Response, Refused> {
     let principal = asked.by(&[Scope::Read])?;
-    let tenant = asked.tenant(principal)?;
+    let reached = asked.looks_at(principal)?;
     let query = asked.query(&[
         "state",
         "tool",
@@ -67,12 +67,10 @@ pub(super) async fn list(
         "text",
     ])?;
     let mut filter = filter(&query, principal)?;
-    filter.tenant = Some(tenant);
+    filter.tenant.clone_from(&reached);
     if filter.since.is_none() {
-        let now = calls::now(&gateway.views).await;
-        let end = filter
-            .until
-            .unwrap_or(now.map_err(|error| unreadable(&error))?);
+        let now = looked(calls::now(&gateway.views)).await?;
+        let end = filter.until.unwrap_or(now);
         filter.since = Some(end.saturating_sub(BACK));
     }
     let found = match query.text("text") {
@@ -82,19 +80,31 @@ pub(super) async fn list(
             };
             let until = Instant::now() + LOOK_MAX;
             let goes_on = || Instant::now() < until;
-            calls::calls_with_text(&gateway.views, &filter, text, goes_on).await
+            looked(calls::calls_with_text(
+                &gateway.views,
+                &filter,
+                text,
+                goes_on,
+            ))
+            .await?
         }
-        None => calls::calls(&gateway.views, &filter).await.map(|calls| {
+        None => {
+            let calls = looked(calls::calls(&gateway.views, &filter)).await?;
             let last = calls.last().and_then(|row| row.read().ok());
             let last = last.filter(|_| page::is_full(&calls, filter.limit));
             let until = last.map(|call| call.call_id);
             FoundText { calls, until }
-        }),
+        }
     };
     let FoundText {
         calls: found,
         until,
-    } = found.map_err(|error| unreadable(&error))?;
+    } = found;
+    let sees = |row: &Row<ListedCall>| {
+        let row = row.read().ok();
+        row.is_some_and(|row| principal.sees(reached.as_ref(), &row.tenant))
+    };
+    let found: Vec<_> = found.into_iter().filter(sees).collect();
     let before = until.map_or_else(|| "null".to_owned(), |call| format!("\"{call}\""));
     let rows = match query.value("why", BOOLEAN)? {
         Some(true) => explained(&gateway, &found).await?,
@@ -115,8 +125,7 @@ async fn explained(gateway: &Gateway, rows: &[Row<ListedCall>]) -> Result<String
     if waits.is_empty() {
         return Ok(Row::json_of_all(rows));
     }
-    let facts = explain::facts_of(&gateway.views, &waits).await;
-    let facts = facts.map_err(|error| unreadable(&error))?;
+    let facts = looked(explain::facts_of(&gateway.views, &waits)).await?;
     let facts: Vec<Facts> = facts.iter().filter_map(|row| row.read().ok()).collect();
     let told = rows.iter().map(|row| {
         let call = row.read().ok();
@@ -144,13 +153,12 @@ pub(super) async fn one(
 ) -> Result<Response, Refused> {
     let principal = asked.by(&[Scope::Read])?;
     let call = call_id(&named(call))?;
-    let tenant = asked.tenant(principal)?;
+    let reached = asked.looks_at(principal)?;
     asked.query(&[])?;
-    let found = story(&gateway.views, call).await;
-    let found = found.map_err(|error| unreadable(&error))?;
+    let found = looked(story(&gateway.views, call)).await?;
     let visible = found.filter(|story| {
         let of = |name| text(story, name);
-        of("tenant").as_deref() == Some(tenant.as_str())
+        of("tenant").is_some_and(|tenant| principal.sees(reached.as_ref(), &tenant))
             && of("tool").is_some_and(|tool| principal.may_use(&tool))
     });
     let story = visible.ok_or_else(no_such_call)?;
@@ -179,13 +187,13 @@ pub(super) async fn why(
 ) -> Result<Response, Refused> {
     let principal = asked.by(&[Scope::Read])?;
     let call = call_id(&named(call))?;
-    let tenant = asked.tenant(principal)?;
+    let reached = asked.looks_at(principal)?;
     asked.query(&[])?;
-    let found = explain::facts(&gateway.views, call).await;
-    let found = found.map_err(|error| unreadable(&error))?;
+    let found = looked(explain::facts(&gateway.views, call)).await?;
     let facts = found.and_then(|row| row.read().ok());
-    let visible =
-        facts.filter(|facts| facts.tenant == tenant.as_str() && principal.may_use(&facts.tool));
+    let visible = facts.filter(|facts| {
+        principal.sees(reached.as_ref(), &facts.tenant) && principal.may_use(&facts.tool)
+    });
     let facts = visible.ok_or_else(no_such_call)?;
     let why = why_of(&facts).to_string();
     Ok(answer::plain(why, Speaker::Gateway, StatusCode::OK))

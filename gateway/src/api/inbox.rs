@@ -11,8 +11,7 @@ use fleet::{
 use fleet_history::{Row, doubts, inbox::InboxOf, waiting};
 
 use crate::{
-    answer, asked::Asked, headers::Speaker, page, refusal::Refused, state::Gateway,
-    views::unreadable,
+    answer, asked::Asked, headers::Speaker, page, refusal::Refused, state::Gateway, views::looked,
 };
 
 const ID: Message = Message::fixed("a call id", "是 call_id");
@@ -27,8 +26,7 @@ pub(super) async fn doubts(
     asked: Asked,
 ) -> Result<Response, Refused> {
     let seen = Seen::of(&asked, &LOOKERS_AT_DOUBTS)?;
-    let found = doubts::inbox(&gateway.views, seen.wanted()).await;
-    let found = found.map_err(|error| unreadable(&error))?;
+    let found = looked(doubts::inbox(&gateway.views, seen.wanted())).await?;
     Ok(seen.told("doubts", &found))
 }
 
@@ -38,14 +36,13 @@ pub(super) async fn waiting(
     asked: Asked,
 ) -> Result<Response, Refused> {
     let seen = Seen::of(&asked, &LOOKERS_AT_WAITS)?;
-    let found = waiting::all(&gateway.views, seen.wanted()).await;
-    let found = found.map_err(|error| unreadable(&error))?;
+    let found = looked(waiting::all(&gateway.views, seen.wanted())).await?;
     Ok(seen.told("waiting", &found))
 }
 
 /// What somebody asks for, and may see of it.
 struct Seen {
-    tenant: Label,
+    tenant: Option<Label>,
     tools_like: Option<Vec<String>>,
     call: Option<CallId>,
     limit: i64,
@@ -54,7 +51,7 @@ struct Seen {
 impl Seen {
     fn of(asked: &Asked, lookers: &[Scope]) -> Result<Self, Refused> {
         let principal = asked.by(lookers)?;
-        let tenant = asked.tenant(principal)?;
+        let tenant = asked.looks_at(principal)?;
         let query = asked.query(&["call", "limit"])?;
         Ok(Self {
             tenant,
@@ -66,7 +63,7 @@ impl Seen {
 
     fn wanted(&self) -> InboxOf<'_> {
         InboxOf {
-            tenant: Some(&self.tenant),
+            tenant: self.tenant.as_ref(),
             tools_like: self.tools_like.as_deref(),
             call: self.call,
             limit: self.limit,

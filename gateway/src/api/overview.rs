@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use crate::{
-    answer, asked::Asked, headers::Speaker, refusal::Refused, state::Gateway, views::unreadable,
+    answer, asked::Asked, headers::Speaker, refusal::Refused, state::Gateway, views::looked,
 };
 
 /// The counts of the tools that who asks may see.
@@ -19,10 +19,9 @@ pub(super) async fn overview(
     asked: Asked,
 ) -> Result<Response, Refused> {
     let principal = asked.by(&[Scope::Read])?;
-    let tenant = asked.tenant(principal)?;
+    let tenant = asked.looks_at(principal)?;
     asked.query(&[])?;
-    let found = overview::overview(&gateway.views, Some(&tenant)).await;
-    let found = found.map_err(|error| unreadable(&error))?;
+    let found = looked(overview::overview(&gateway.views, tenant.as_ref())).await?;
     let told = told(&found, |tool| principal.may_use(tool));
     Ok(answer::plain(
         told.to_string(),
@@ -37,10 +36,9 @@ pub(super) async fn usage(
     asked: Asked,
 ) -> Result<Response, Refused> {
     let principal = asked.by(&[Scope::Read])?;
-    let tenant = asked.tenant(principal)?;
+    let tenant = asked.looks_at(principal)?;
     asked.query(&[])?;
-    let found = overview::usage(&gateway.views, Some(&tenant)).await;
-    let mut found = found.map_err(|error| unreadable(&error))?;
+    let mut found = looked(overview::usage(&gateway.views, tenant.as_ref())).await?;
     found.retain(|used| principal.may_use(&used.tool));
     let told = json!({ "tools": found }).to_string();
     Ok(answer::plain(told, Speaker::Gateway, StatusCode::OK))

@@ -23,7 +23,7 @@ use serde_json::json;
 use super::{LOOKERS_AT_CONTROLS, named};
 use crate::{
     answer, asked::Asked, auth::principal::Principal, body, headers::Speaker, page,
-    refusal::Refused, state::Gateway, views::unreadable,
+    refusal::Refused, state::Gateway, views::looked,
 };
 
 const VERSION: Message = Message::fixed("a version", "是版本号");
@@ -42,8 +42,7 @@ pub(super) async fn versions(
     let query = asked.query(&["before", "limit"])?;
     let limit = page::limit(&query)?;
     let before: Option<i32> = query.value("before", VERSION)?;
-    let found = tools::versions(&gateway.views, &tool, before, limit).await;
-    let found = found.map_err(|error| unreadable(&error))?;
+    let found = looked(tools::versions(&gateway.views, &tool, before, limit)).await?;
     let newest = found.first().and_then(|row| row.read().ok());
     if newest.is_none() && before.is_none() {
         let what = said!("there is no tool named {tool}", "没有名为 {tool} 的工具");
@@ -93,8 +92,7 @@ pub(super) async fn servers(
         );
         return Err(Refused::new(Code::Forbidden, what));
     }
-    let found = mcp_servers::offering(&gateway.views).await;
-    let found = found.map_err(|error| unreadable(&error))?;
+    let found = looked(mcp_servers::offering(&gateway.views)).await?;
     let told = format!("{{\"servers\":{}}}", Row::json_of_all(&found));
     Ok(answer::plain(told, Speaker::Gateway, StatusCode::OK))
 }

@@ -8,7 +8,7 @@ use fleet_history::{Row, workers as rows};
 
 use super::LOOKERS_AT_CONTROLS;
 use crate::{
-    answer, asked::Asked, headers::Speaker, refusal::Refused, state::Gateway, views::unreadable,
+    answer, asked::Asked, headers::Speaker, refusal::Refused, state::Gateway, views::looked,
 };
 
 /// Those that have not ended or may have left processes behind, or with `all` every one that is on record; the newest first.
@@ -27,8 +27,7 @@ pub(super) async fn workers(
     }
     let booleans = Message::fixed("true or false", "是 true 或 false");
     let all = query.value("all", booleans)?.unwrap_or(false);
-    let found = rows::workers(&gateway.views, all).await;
-    let found = found.map_err(|error| unreadable(&error))?;
+    let found = looked(rows::workers(&gateway.views, all)).await?;
     let listed = format!("{{\"workers\":{}}}", Row::json_of_all(&found));
     Ok(answer::plain(listed, Speaker::Gateway, StatusCode::OK))
 }

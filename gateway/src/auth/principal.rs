@@ -106,6 +106,14 @@ impl Principal {
         }
     }
 
+    /// Whether it sees calls of this tenant where it looks so far: calls of operators are theirs, also where all are looked at.
+    pub(crate) fn sees(&self, reached: Option<&Label>, tenant: &str) -> bool {
+        match reached {
+            Some(reached) => reached.as_str() == tenant,
+            None => tenant != mcp::OPERATORS || self.has_one(&[Scope::Admin]),
+        }
+    }
+
     /// Whether it may look at every tenant.
     pub(crate) fn is_of_all_tenants(&self) -> bool {
         matches!(self.reach(None), Ok(None))

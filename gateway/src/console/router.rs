@@ -10,7 +10,7 @@ use axum::{
         header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_FRAME_OPTIONS},
     },
     middleware::{Next, from_fn, from_fn_with_state, map_response},
-    response::{IntoResponse, Response},
+    response::Response,
     routing::{get, post},
 };
 use tower_http::csrf::CsrfLayer;
@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     auth::principal::Principal,
-    edge::guard::{answered, peer},
+    edge::guard::{answered, nowhere, peer},
     refusal::Refused,
     state::Gateway,
 };
@@ -55,12 +55,27 @@ pub(crate) fn router(gateway: &Arc<Gateway>, endpoints: Router) -> Router {
     let pages = Router::new()
         .route("/console", get(live::page))
         .route("/console/calls/{call}", get(call::page))
-        .route("/console/calls/{call}/cancel", post(acts::cancel))
-        .route("/console/calls/{call}/retry", post(acts::retry))
+        .route(
+            "/console/calls/{call}/cancel",
+            post(acts::cancel).get(call::of_form),
+        )
+        .route(
+            "/console/calls/{call}/retry",
+            post(acts::retry).get(call::of_form),
+        )
         .route("/console/calls/{call}/whole/{part}", get(whole::whole))
-        .route("/console/calls/{call}/settle", post(acts::settle))
-        .route("/console/calls/{call}/approve", post(acts::approve))
-        .route("/console/calls/{call}/deny", post(acts::deny))
+        .route(
+            "/console/calls/{call}/settle",
+            post(acts::settle).get(call::of_form),
+        )
+        .route(
+            "/console/calls/{call}/approve",
+            post(acts::approve).get(call::of_form),
+        )
+        .route(
+            "/console/calls/{call}/deny",
+            post(acts::deny).get(call::of_form),
+        )
         .route("/console/doubts", get(doubts::page))
         .route("/console/waiting", get(waiting::page))
         .route("/console/tools", get(tools::page))
@@ -75,9 +90,11 @@ pub(crate) fn router(gateway: &Arc<Gateway>, endpoints: Router) -> Router {
         .route("/console/files/{file}", get(files::download))
         .route("/console/ticks", get(ticks::ticks))
         .route("/console/events", get(ticks::events))
+        .route("/console/{*nowhere}", get(nowhere))
         .route_layer(signed_in);
     Router::new()
         .route("/", get(to_the_console))
+        .route("/console/", get(to_the_console))
         .route("/console/login", get(login::page).post(login::sign_in))
         .route("/console/logout", post(login::sign_out))
         .route("/console/language", post(login::choose_language))
@@ -105,7 +122,7 @@ async fn signed_in(State(console): Pages, mut request: Request, next: Next) -> R
     let principal = match who(&console, value).await {
         Ok(Some(principal)) => principal,
         Ok(None) => return see(&to_sign_in(request.uri())),
-        Err(refused) => return refused.into_response(),
+        Err(refused) => return login::not_now(&request, &refused),
     };
     let peer = peer(&request);
     let named = named_tenant(&principal, request.uri());

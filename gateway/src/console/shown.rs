@@ -27,6 +27,11 @@ pub(super) fn breaker(visitor: &Visitor, word: &str) -> Markup {
     }
 }
 
+/// A word in the colours of a state, which says more than that.
+pub(super) fn marked(state: &str, told: &str) -> Markup {
+    dotted(state, told)
+}
+
 fn dotted(word: &str, told: &str) -> Markup {
     html! {
         span class={ "state state-" (class(word)) } {
@@ -97,6 +102,12 @@ pub(super) fn json_line(raw: &str) -> Markup {
 /// The number of an attempt, and of how many, where that is no less: attempts that were taken back do not count.
 pub(super) fn attempts(visitor: &Visitor, number: i32, most: Option<i32>) -> Markup {
     html! { (number) @if let Some(most) = most.filter(|most| number <= *most) { " " (visitor.say(words::OF)) " " (most) } }
+}
+
+/// Whose it is, for who looks at all tenants.
+pub(super) fn tenant(visitor: &Visitor, tenant: &str) -> Markup {
+    let is_told = visitor.tenant().is_none() && tenant != "default";
+    html! { @if is_told { div.why { (visitor.say(words::TENANT)) " " code { (text::stranger(tenant)) } } } }
 }
 
 /// A table that scrolls sideways by itself.

@@ -85,7 +85,7 @@ fn asks(visitor: &Visitor, path: &str) -> Result<Vec<String>, Refused> {
         "/console/doubts" => vec![doubts::asks()],
         "/console/waiting" => vec![waiting::asks()],
         "/console/workers" => vec![workers::asks(visitor)?],
-        "/console/protection" => protection::ASKS.map(ToOwned::to_owned).to_vec(),
+        "/console/protection" => protection::asks(visitor)?.to_vec(),
         _other => {
             let call = path.strip_prefix("/console/calls/").ok_or_else(no_page)?;
             story::asks(call)
@@ -161,6 +161,8 @@ async fn seen(console: &Console, visitor: &Visitor, asks: &[String]) -> [u8; 32]
             Err(refused) => hash.update(refused.code().as_str()),
         }
     }
+    // Every page says what is away.
+    hash.update([u8::from(console.gateway.dispatchers.are_reachable())]);
     hash.finalize().into()
 }
 

@@ -125,6 +125,15 @@ impl Visitor {
         Query::of_form(self.query.as_deref(), &known)
     }
 
+    /// The same where it looks at something of this tenant, which a request about it has to name: whoever looks at all of them has named none.
+    pub(super) fn of_tenant(&self, tenant: &str) -> Self {
+        let named = tenant.parse().ok().filter(|_| tenant != "default");
+        Self {
+            tenant: self.tenant.clone().or(named),
+            ..self.clone()
+        }
+    }
+
     /// A link to this page, for the same tenant.
     pub(super) fn link(&self, path: &str) -> String {
         match &self.tenant {

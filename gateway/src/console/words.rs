@@ -140,6 +140,7 @@ words! {
     AGAIN: "To send it again", "再次发送";
     FOLDED: "Smaller moves", "次要变化";
     CANCEL: "Cancel this call", "取消此调用";
+    CANCEL_WRITES: "It writes and runs: it may have acted already, and is in doubt then.", "该调用会写入且正在运行：可能已经产生效果，取消后会变为存疑。";
     REASON: "Reason", "原因";
     FROM: "From", "原状态";
     TO: "To", "新状态";
@@ -147,7 +148,7 @@ words! {
     RETRY: "Call again as a new call", "作为新调用重试";
     RETRY_HINT: "A new call with its own key. The arguments may be edited.", "使用新幂等键的新调用，可以修改参数。";
     RETRY_WRITES: "The tool writes: what this call may have done is done once more.", "该工具会写入：此调用可能产生的效果会再发生一次。";
-    RETRY_NOT: "A call in doubt is not called again: settle it first.", "存疑的调用不会重试：请先裁定。";
+    RETRY_NOT: "Not before it is over: with another key it would be done twice. A call in doubt is settled first.", "结束之前不能重试：使用其他幂等键会再执行一次。存疑的调用请先裁定。";
     KEY: "Key", "幂等键";
     NO_TRACE: "no trace", "无 trace";
     EFFECT_NONE: "It had no effect.", "没有产生效果。";
@@ -176,7 +177,12 @@ words! {
     NEEDS_FENCE: "That it did not happen cannot be known while its worker may still act. Prove the worker gone:", "在其 worker 可能仍在运行时无法确定未生效。请先证明 worker 已终止：";
     BY_TIME_ONLY: "I decide by time alone: the worker is not proven gone and may still act", "仅凭时间裁定：worker 未被证实终止，可能仍在运行";
     SETTLED: "Settled", "已裁定";
-    SETTLED_WORDS: "The call is settled. What was recorded:", "调用已裁定。记录为：";
+    RECORDED: "What was recorded:", "记录为：";
+    RESULT_IS_NO_JSON: "The result is no JSON. Write a text with quotation marks, or leave it empty.", "结果不是 JSON。文本请加引号，或留空。";
+    ASKED_BY: "Asked by", "请求者";
+    PRIORITY: "Priority", "优先级";
+    SOURCE: "Source", "来源";
+    TRACE: "Trace", "Trace";
     WAS_FIRST: "It was decided before, by", "此前已由以下操作者裁定：";
     MAY_NOT_SETTLE: "Your token may look and not settle (scope settle).", "你的 token 可以查看，不能裁定（需要权限 settle）。";
     WAITING_HINT: "What waits for somebody outside the fleet. A yes is for exactly the arguments that are shown.", "等待外部处理的调用。批准只对显示的参数有效。";
@@ -200,6 +206,7 @@ words! {
     SERVER: "MCP server", "MCP 服务器";
     PIN: "Pinned to", "固定为";
     PINNED: "pinned", "已固定";
+    PAUSED: "paused", "已暂停";
     NOT_AS_PINNED: "not as pinned, refused:", "与固定的定义不符，已拒绝：";
     LINT: "What the lint says", "lint 的意见";
     VERSIONS: "Versions", "版本历史";
@@ -217,6 +224,7 @@ words! {
     PLAYGROUND_HINT: "Check asks the door and stores nothing. Run makes a real call.", "检查只询问入口，不保存任何内容。运行会发起真实调用。";
     CHECK: "Check", "检查";
     RUN_IT: "Run", "运行";
+    NOT_CHECKED: "The arguments are others than those that were looked at. Look at them once more.", "参数与刚才检查的不同，请再检查一次。";
     RUN_WRITES: "This tool writes. Run it once, under this key:", "该工具会写入。使用此幂等键运行一次：";
     RUN_NOW: "Yes, run it", "确认运行";
     KEY_HINT: "The same key is the same call: leave it empty for a new one.", "相同的幂等键是同一个调用：留空则生成新的。";
@@ -238,7 +246,6 @@ words! {
     TARGET: "Target", "目标";
     SETTING: "Setting", "设置";
     BY: "By", "操作者";
-    EXPIRES: "Expires", "到期";
     NEXT_START: "Next start", "下次开始";
     LIFT: "Lift", "解除";
     PAUSE_CALLS: "Pause calls of a tool or of a queue", "暂停某个工具或队列的调用";
@@ -255,6 +262,17 @@ words! {
     PER_MS: "In so many ms", "每多少毫秒";
     BURST: "At once", "突发";
     NAMES: "Names", "名称列表";
+    WHOLE_TENANT: "All calls of this tenant", "该租户的全部调用";
+    REPLACE: "Change the one that is there", "替换已有的控制";
+    POINTER: "Only with this argument (/account)", "仅限此参数（/account）";
+    VALUE: "of this value", "等于此值";
+    MODE_HINT: "One of a tool that has no such brake changes nothing until it has.", "工具没有相应机制时，设置不会产生任何变化。";
+    NUMBER: "No.", "编号";
+    ABOUT: "About", "范围";
+    FORCED: "(forced)", "（强制）";
+    SINCE_THEN: "Since", "起始";
+    ALL_TOOLS: "All tools", "所有工具";
+    CONTROL_LOG: "Every change that was ever made:", "所有变更记录：";
     MODE: "Mode", "模式";
     CHANGED: "Changed", "已更改";
     STREAMS_HINT: "What happens to the calls of a session, as it happens.", "会话中的调用发生的事件，实时显示。";

@@ -16,6 +16,7 @@ use super::{
     keeper::SessionOf,
     told::{CallOver, CallsSince, EventGap},
 };
+use crate::views::in_time;
 
 /// How far the rows are looked at.
 const BACK: Duration = Duration::hours(24);
@@ -37,7 +38,7 @@ pub(super) async fn look(
     };
     match missing {
         Missing::Nothing => None,
-        Missing::Older(before) => match rows(views, of, before).await {
+        Missing::Older(before) => match in_time(rows(views, of, before)).await {
             Ok(rows) if rows.all.is_empty() => None,
             Ok(rows) => Some(gap(Some(rows.since()))),
             Err(error) => {
@@ -50,7 +51,7 @@ pub(super) async fn look(
             }
         },
         Missing::Behind(known, why) => {
-            let read = rows(views, of, None).await;
+            let read = in_time(rows(views, of, None)).await;
             let calls = read.inspect_err(|error| {
                 tracing::debug!(
                     error = report(error),

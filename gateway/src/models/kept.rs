@@ -13,6 +13,7 @@ use super::{
     error::ModelError,
     reply::{ModelReply, unreadable},
 };
+use crate::views::in_time;
 
 /// The whole reply. The pool is that of the views.
 ///
@@ -26,7 +27,7 @@ pub(super) async fn whole(
     language: Language,
 ) -> Result<ModelReply, ModelError> {
     let call = Some(part.call);
-    let result = result_of(pool, tenant.as_str(), part.call).await;
+    let result = in_time(result_of(pool, tenant.as_str(), part.call)).await;
     let result = result.map_err(|error| {
         tracing::debug!(error = report(&error), "a large reply cannot be read");
         ModelError::of_call(Code::StoreUnavailable, &UNREAD, call, language)

@@ -9,7 +9,7 @@ use serde_json::Value;
 use time::{Duration, OffsetDateTime, format_description::well_known::Rfc3339};
 
 use super::name::TurnName;
-use crate::{refusal::Refused, speaker::CALLS_MAX, state::Gateway, views::unreadable};
+use crate::{refusal::Refused, speaker::CALLS_MAX, state::Gateway, views::looked};
 
 /// How long a turn is found by its rows.
 const BACK: Duration = Duration::hours(24);
@@ -45,7 +45,7 @@ pub(crate) async fn rows(
     name: &TurnName,
 ) -> Result<TurnRows, Refused> {
     let views = &gateway.views;
-    let at = now(views).await.map_err(|error| unreadable(&error))?;
+    let at = looked(now(views)).await?;
     let filter = Filter {
         tenant: Some(tenant.clone()),
         session: Some(name.session()),
@@ -53,8 +53,7 @@ pub(crate) async fn rows(
         limit: i64::try_from(CALLS_MAX).unwrap_or(i64::MAX),
         ..Filter::default()
     };
-    let found = calls(views, &filter).await;
-    let found = found.map_err(|error| unreadable(&error))?;
+    let found = looked(calls(views, &filter)).await?;
     let rows = found.iter().rev();
     let rows = rows.filter_map(|row| serde_json::from_str(row.json()).ok());
     Ok(TurnRows {

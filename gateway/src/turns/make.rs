@@ -34,6 +34,7 @@ use crate::{
     refusal::{Refused, Repeatable},
     speaker::TurnHeader,
     state::Gateway,
+    views::in_time,
 };
 
 /// What became of a turn.
@@ -103,7 +104,7 @@ pub(crate) async fn make(
         let created_at = match accepted {
             Some(at) => at,
             // None of its calls was accepted.
-            None => now(&gateway.views)
+            None => in_time(now(&gateway.views))
                 .await
                 .unwrap_or(OffsetDateTime::UNIX_EPOCH),
         };

@@ -6,6 +6,7 @@ use fleet::{call::Language, store::PgPool, telemetry::report};
 use fleet_history::tools;
 
 use crate::speaker::{Shape, Visibility};
+use crate::views::in_time;
 
 /// How calls of a tool are shown.
 #[derive(Debug, Clone)]
@@ -21,7 +22,7 @@ pub(super) struct ShownTool {
 
 /// How calls of these tools are shown, of those that exist. Where the view cannot be read nothing is known: then they are shown as any call.
 pub(super) async fn shown(views: &PgPool, names: &[String]) -> HashMap<String, ShownTool> {
-    let found = tools::presented(views, names).await;
+    let found = in_time(tools::presented(views, names)).await;
     let found = found.unwrap_or_else(|error| {
         tracing::warn!(error = report(&error), "how tools are shown cannot be read");
         Vec::new()

@@ -131,9 +131,8 @@ async function rival(browser, call) {
   await article.locator("textarea[name=note]").fill("I say it happened");
   await post(`/v1/calls/${call}/settle`, { outcome: "abandoned", note: "bob was first" }, { token: tokens.bob });
   await article.getByRole("button").click();
-  const problem = page.locator(".problem");
-  await problem.waitFor();
-  const said = await problem.innerText();
+  await page.locator(".problem").waitFor();
+  const said = (await page.locator(".problem, p.first").allInnerTexts()).join(" ");
   check(said.includes("bob"), "the conflict to name who was first", said);
   const { events } = await story(call);
   equal(events.filter((event) => event.actor.startsWith("ann")).length, 0, "moves of ann");

@@ -1,4 +1,5 @@
 // Journeys of loss: the gateway is killed while somebody looks, and comes back; a token is revoked while its page follows.
+import { readFileSync } from "node:fs";
 import { check, claim, equal, module, until } from "./claims.mjs";
 import { follows, open, visitor } from "./browser.mjs";
 import { dev, inState, let_go, make, told, tokens, toolfleet } from "./fleet.mjs";
@@ -52,6 +53,36 @@ async function devWorker(browser) {
   await close();
 }
 
+/** Postgres and its sessions, which hang from now on, or go on. */
+function signalPostgres(name) {
+  const parent = dev().postgres_pid;
+  const children = readFileSync(`/proc/${parent}/task/${parent}/children`, "utf8").trim().split(" ");
+  for (const pid of [parent, ...children.map(Number)]) process.kill(pid, name);
+}
+
+/** While Postgres hangs pages say so, and what goes on; then they are live again without a reload. */
+async function postgres(browser, later) {
+  const { page, close } = await visitor(browser, tokens.ann);
+  await page.goto("/console");
+  await follows(page);
+  await page.evaluate(() => (globalThis.loadedOnce = true));
+  const bar = page.locator("#away");
+  equal(await bar.innerText(), "", "the bar");
+  let isStopped = true;
+  signalPostgres("SIGSTOP");
+  const goOn = async () => isStopped && signalPostgres("SIGCONT");
+  later(goOn);
+  const start = performance.now();
+  await until("the bar says it", async () => (await bar.innerText()).includes("Postgres is away"), 30_000);
+  const took = Math.round(performance.now() - start);
+  await goOn();
+  isStopped = false;
+  await until("the bar is gone", async () => (await bar.innerText()) === "", 30_000);
+  equal(await page.evaluate(() => globalThis.loadedOnce), true, "the page to be the one that was loaded");
+  await close();
+  return `said ${took} ms after it hung`;
+}
+
 /** The id of a token stands in it. */
 const idOf = (token) => token.split("_")[1];
 
@@ -75,6 +106,7 @@ await module(async (later) => {
   const browser = await open(later);
   await claim("(i) the gateway is killed: #told says so, what was shown stays, and the page is live again without reload", () => gateway(browser));
   await claim("(c) a worker of dev that is killed is proven gone by the next one, and its call can be settled as not happened", () => devWorker(browser));
+  await claim("(i) Postgres hangs: the first page says so and what goes on, and is live again without reload", () => postgres(browser, later));
   await claim("(j) a token is revoked: the first page becomes the sign-in", () => revoked(browser, "/console"));
   await claim("(j) a token is revoked: the inbox becomes the sign-in", () => revoked(browser, "/console/doubts"));
 });

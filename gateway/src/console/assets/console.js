@@ -259,22 +259,22 @@
 
   // A control is a node with `read(must)`: the JSON of what it holds, or null if it is empty and need not be there.
   /** A field for JSON as it stands. Text that is none goes in as a string, for the server to complain about. */
-  function typed(node, value, isRight) {
+  function typed(node, shown, isRight) {
     const read = () => {
       const text = node.value.trim();
       node.ariaInvalid = String(text !== "" && !isRight(text));
       return text === "" ? null : isRight(text) ? text : JSON.stringify(text);
     };
-    return { node: Object.assign(node, { value: write(value) ?? "" }), read };
+    return { node: Object.assign(node, { value: shown ?? "" }), read };
   }
 
   const isJson = (text) => parse(text) !== undefined;
   const isNumber = (text) => /^[-\d]/.test(text) && isJson(text);
-  const raw = (_, value) => typed(make("textarea", { rows: 1 }), value, isJson);
-  const number = (_, value) => typed(make("input", { inputMode: "decimal" }), value, isNumber);
-
+  const isText = (value) => typeof value === "string" && !value.startsWith(MARK);
+  const raw = (_, value) => typed(make("textarea", { rows: 1 }), write(value), isJson);
+  const number = (_, value) => typed(make("input", { inputMode: "decimal" }), isText(value) ? value : write(value), isNumber);
   function string(_, value) {
-    const node = make("textarea", { rows: 1, value: typeof value === "string" ? value : "" });
+    const node = make("textarea", { rows: 1, value: isText(value) ? value : "" });
     return { node, read: (must) => (must || node.value ? JSON.stringify(node.value) : null) };
   }
 

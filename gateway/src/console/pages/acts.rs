@@ -14,15 +14,14 @@ use super::{
     super::{
         form::SentForm,
         frame::framed,
-        moment::{self, TimeForm},
         shown::Refusal,
         state::{Console, Looking, Pages, see},
-        text,
         visitor::{Visitor, encoded},
         words,
     },
-    actor, call,
+    actor, call, details,
     make::{make, new_key},
+    sent::{Act, Sent},
     story::{Story, StoryMove},
 };
 use crate::{asked::Asked, refusal::Refused};
@@ -52,10 +51,23 @@ pub(in super::super) async fn cancel(
         )),
         Some(refusal) => {
             let told = refusal.shown(&visitor, words::NOT_DONE);
-            let shown = call::shown(&console, &visitor, &call, Some(told)).await;
-            Ok(framed(&console, &visitor, shown).await)
+            Ok(refused(&console, &visitor, &call, Act::Cancel, form, told).await)
         }
     }
+}
+
+/// The page of the call with a form that was refused, and what stood in it.
+async fn refused(
+    console: &Console,
+    visitor: &Visitor,
+    call: &str,
+    act: Act,
+    form: SentForm,
+    told: Markup,
+) -> Response {
+    let sent = Sent { act, form, told };
+    let shown = call::shown(console, visitor, call, Some(sent)).await;
+    framed(console, visitor, shown).await
 }
 
 /// Makes the call again, as a new one with its own key.
@@ -68,19 +80,19 @@ pub(in super::super) async fn retry(
 ) -> Result<Response, Refused> {
     let form = SentForm::read(&console.gateway, &asked, body).await?;
     let story = Story::get(&console, &visitor, &call).await?;
-    let refuse = |told: Markup| async { call::shown(&console, &visitor, &call, Some(told)).await };
     // It may have gone in doubt while the form was looked at.
     if story.call.finished_at.is_none() {
         let told = html! { p.problem role="alert" { (visitor.say(words::RETRY_NOT)) } };
-        return Ok(framed(&console, &visitor, refuse(told).await).await);
+        return Ok(refused(&console, &visitor, &call, Act::Retry, form, told).await);
     }
     let arguments = form.text("arguments").unwrap_or("{}").to_owned();
     let key = form.text("key").map_or_else(new_key, ToOwned::to_owned);
     match make(&console, &visitor, &story.call.tool, arguments, &key).await? {
         Ok(new) => Ok(see(&visitor.link(&format!("/console/calls/{new}")))),
-        Err(told) => Ok(framed(&console, &visitor, refuse(told).await).await),
+        Err(told) => Ok(refused(&console, &visitor, &call, Act::Retry, form, told).await),
     }
 }
+
 /// Settles a call, and shows the verdict as it is.
 pub(in super::super) async fn settle(
     State(console): Pages,
@@ -102,24 +114,21 @@ pub(in super::super) async fn settle(
         Some(wish) => {
             let path = format!("/v1/calls/{}/settle", encoded(&call));
             let answered = console.api.post(&visitor, &path, wish, &[]).await?;
-            match Refusal::of(&answered) {
-                Some(refusal) => html! {
-                    (refusal.shown(&visitor, words::NOT_DONE))
-                    (decided(&console, &visitor, &call).await.unwrap_or_default())
-                },
-                None => html! {
-                    div.done role="status" {
-                        h2 { (visitor.say(words::SETTLED)) }
-                        p { (visitor.say(words::SETTLED_WORDS)) " " code { (form.text("outcome").unwrap_or_default()) } " · "
-                            (text::stranger(form.text("note").unwrap_or_default())) }
-                    }
-                },
+            let Some(refusal) = Refusal::of(&answered) else {
+                return Ok(see(
+                    &visitor.link(&format!("/console/calls/{}?did=settled", encoded(&call)))
+                ));
+            };
+            html! {
+                (refusal.shown(&visitor, words::NOT_DONE))
+                (decided(&console, &visitor, &call).await.unwrap_or_default())
             }
         }
-        None => html! { p.problem role="alert" { (visitor.say(words::SETTLE_RESULT)) } },
+        None => html! {
+            div.problem role="alert" { h2 { (visitor.say(words::NOT_DONE)) } p { (visitor.say(words::RESULT_IS_NO_JSON)) } }
+        },
     };
-    let shown = call::shown(&console, &visitor, &call, Some(told)).await;
-    Ok(framed(&console, &visitor, shown).await)
+    Ok(refused(&console, &visitor, &call, Act::Settle, form, told).await)
 }
 
 /// Who has decided a call before, and how, for who comes second; `None`: it is not over.
@@ -130,9 +139,7 @@ async fn decided(console: &Console, visitor: &Visitor, call: &str) -> Option<Mar
     let last = story.events.iter().rfind(is_move)?;
     Some(html! {
         p.first {
-            (visitor.say(words::WAS_FIRST)) " " strong { (text::beginning(&last.actor, 80)) } ", " (moment::at(last.at, TimeForm::Date))
-            ": " code { (text::stranger(&last.reason)) }
-            @if let Some(details) = &last.details { " " code { (text::beginning(details.get(), 300)) } }
+            (visitor.say(words::WAS_FIRST)) " " (details::decision(last))
         }
     })
 }
@@ -189,15 +196,18 @@ async fn decide(
         .api
         .post(&visitor, &path, wish.to_string(), &[])
         .await?;
-    let told = match Refusal::of(&answered) {
-        Some(refusal) => refusal.shown(&visitor, words::NOT_DONE),
-        None => html! {
-            div.done role="status" { h2 { (visitor.say(words::DECIDED)) }
-                p { code { (verb) } " · " (text::stranger(sent.text("note").unwrap_or_default())) } }
-        },
-    };
-    let shown = call::shown(&console, &visitor, &call, Some(told)).await;
-    Ok(framed(&console, &visitor, shown).await)
+    match Refusal::of(&answered) {
+        Some(refusal) => {
+            let told = html! {
+                (refusal.shown(&visitor, words::NOT_DONE))
+                (decided(&console, &visitor, &call).await.unwrap_or_default())
+            };
+            Ok(refused(&console, &visitor, &call, Act::Decide, sent, told).await)
+        }
+        None => Ok(see(
+            &visitor.link(&format!("/console/calls/{}?did=decided", encoded(&call)))
+        )),
+    }
 }
 
 #[cfg(test)]

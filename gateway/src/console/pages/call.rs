@@ -13,15 +13,16 @@ use super::{
     super::{
         frame::{Page, Place, Shown, framed},
         moment, shown,
-        state::{Console, Looking, Pages},
+        state::{Console, Looking, Pages, see},
         text, timeline,
-        visitor::Visitor,
+        visitor::{Visitor, encoded},
         words,
     },
     again, details,
     overview::Overview,
+    sent::{Act, Sent},
     settle,
-    story::{CallWhy, Story, StoryCall},
+    story::{CallWhy, Story, StoryCall, StoryMove},
     waiting,
 };
 use crate::refusal::Refused;
@@ -36,28 +37,39 @@ pub(in super::super) async fn page(
     framed(&console, &visitor, shown).await
 }
 
-/// The page of a call, with what came of something that was done about it.
+/// The address of a form that somebody has opened: the page that has the form.
+pub(in super::super) async fn of_form(
+    Path(call): Path<String>,
+    Extension(visitor): Looking,
+) -> Response {
+    see(&visitor.link(&format!("/console/calls/{}", encoded(&call))))
+}
+
+/// The page of a call, with what was refused of something that was to be done about it.
 pub(super) async fn shown(
     console: &Console,
     visitor: &Visitor,
     call: &str,
-    came_of_it: Option<Markup>,
+    refused: Option<Sent>,
 ) -> Shown {
-    visitor.query(&[])?;
+    let query = visitor.query(&["did"])?;
+    let sent = refused.as_ref();
     let story = Story::get(console, visitor, call).await?;
+    let visitor = &visitor.of_tenant(&story.call.tenant);
     let why = CallWhy::get(console, visitor, call).await;
     let now = Overview::get(console, visitor)
         .await
         .map(|overview| overview.now);
     let now = now.unwrap_or(story.call.accepted_at);
     let decisions = match (story.call.state.as_str(), story.call.awaiting.as_deref()) {
-        ("in_doubt", _) => settle::of_call(console, visitor, &story.call.call_id).await?,
+        ("in_doubt", _) => settle::of_call(console, visitor, &story.call.call_id, sent).await?,
         ("awaiting_client", Some("approval")) => {
             waiting::of_call(
                 console,
                 visitor,
                 &story.call.call_id,
                 story.call.args.as_deref(),
+                sent,
             )
             .await?
         }
@@ -65,9 +77,10 @@ pub(super) async fn shown(
     };
     let subject = subject(console, &story.call)?;
     // What was sent is not sent again each time something changes.
-    let is_live = came_of_it.is_none() && story.call.finished_at.is_none();
+    let is_live = sent.is_none() && story.call.finished_at.is_none();
     let main = html! {
-        (came_of_it.unwrap_or_default())
+        @if let Some(sent) = sent.filter(|sent| sent.act != Act::Retry || story.call.finished_at.is_none()) { (sent.told) }
+        @if let Some(did) = query.text("did") { (done(visitor, &story, did)) }
         (head(visitor, &story, why.as_ref(), now))
         div #decisions data-live { (decisions) }
         h2 #timeline-title { (visitor.say(words::TIMELINE)) }
@@ -83,7 +96,7 @@ pub(super) async fn shown(
         (details::moves(visitor, &story.events))
         (details::attempts(visitor, &story))
         (details::facts(visitor, &story, now, console.gateway.trace_url.as_deref()))
-        (again::again(visitor, &story.call, &subject))
+        (again::again(visitor, &story.call, &subject, sent))
     };
     Ok(Page {
         place: Place::Call,
@@ -91,6 +104,27 @@ pub(super) async fn shown(
         is_live,
         main,
     })
+}
+
+/// What was decided, as the record has it.
+fn done(visitor: &Visitor, story: &Story, did: &str) -> Markup {
+    let title = match did {
+        "settled" => words::SETTLED,
+        "decided" => words::DECIDED,
+        _other => return Markup::default(),
+    };
+    let is_it = |moved: &&StoryMove| match did {
+        "settled" => moved.reason.starts_with("settled_"),
+        _decided => ["approved", "denied"].contains(&moved.reason.as_str()),
+    };
+    html! {
+        @if let Some(last) = story.events.iter().rfind(is_it) {
+            div.done role="status" {
+                h2 { (visitor.say(title)) }
+                p { (visitor.say(words::RECORDED)) " " (details::decision(last)) }
+            }
+        }
+    }
 }
 
 /// On which subject of NATS the same call is made.
@@ -118,7 +152,7 @@ fn head(visitor: &Visitor, story: &Story, why: Option<&CallWhy>, now: OffsetDate
         div #head data-live {
             p.sentence {
                 (shown::state(visitor, state))
-                @if let Some(outcome) = &call.outcome { " " (shown::state(visitor, outcome)) }
+                @if let Some(outcome) = call.outcome.as_deref().filter(|outcome| *outcome != "success") { " " (shown::state(visitor, outcome)) }
                 " " (moment::span(call.finished_at.unwrap_or(now) - call.accepted_at))
                 @if let Some(effect) = effect { " · " b { (visitor.say(effect)) } }
             }
@@ -138,6 +172,7 @@ fn head(visitor: &Visitor, story: &Story, why: Option<&CallWhy>, now: OffsetDate
                 label for="cancel-reason" { (visitor.say(words::REASON)) }
                 input #cancel-reason name="reason" maxlength="500" autocomplete="off";
                 button.danger { (visitor.say(words::CANCEL)) }
+                @if call.effect != "read" && call.state == "running" { p.hint { (visitor.say(words::CANCEL_WRITES)) } }
             }
         } }
     }

@@ -117,6 +117,14 @@ pub(super) fn moves(visitor: &Visitor, moves: &[StoryMove]) -> Markup {
     }
 }
 
+/// Who has decided, when, how, and with which words.
+pub(super) fn decision(moved: &StoryMove) -> Markup {
+    html! {
+        strong { (text::beginning(&moved.actor, 80)) } ", " (moment::at(moved.at, TimeForm::Date)) ": " code { (text::stranger(&moved.reason)) }
+        @if let Some(details) = &moved.details { " " code { (text::beginning(details.get(), 300)) } }
+    }
+}
+
 /// Its attempts.
 pub(super) fn attempts(visitor: &Visitor, story: &Story) -> Markup {
     let (attempts, most) = (&story.attempts, story.attempts_max);
@@ -173,7 +181,14 @@ pub(super) fn facts(
                 dt { (visitor.say(words::WHEN)) } dd { (moment::at(call.accepted_at, TimeForm::Date)) " (" (moment::span(now - call.accepted_at)) ")" }
                 @if let Some(deadline) = call.deadline_at { dt { (visitor.say(words::UNTIL)) } dd { (moment::at(deadline, TimeForm::Date)) } }
                 dt { (visitor.say(words::ATTEMPTS)) } dd { (shown::attempts(visitor, call.attempts, story.attempts_max)) }
-                (row(words::VERSION, Some(&call.tool_version.to_string())))
+                dt { (visitor.say(words::TOOL)) }
+                dd {
+                    a href=(visitor.link(&format!("/console/tools/{}", encoded(&call.tool)))) { (text::stranger(&call.tool)) } " "
+                    (visitor.say(words::VERSION)) " " (call.tool_version) " · "
+                    a href=(visitor.link(&format!("/console?tool={}", encoded(&call.tool)))) { (visitor.say(words::CALLS)) } " · "
+                    a href=(visitor.link(&format!("/console?state=failed&tool={}", encoded(&call.tool)))) { (visitor.say(words::FAILED_ONLY)) }
+                }
+                (row(words::ASKED_BY, call.asked_by().as_deref()))
                 (row(words::EFFECT, Some(&call.effect)))
                 (row(words::QUEUE, Some(&call.queue)))
                 (row(words::TENANT, Some(&call.tenant)))
@@ -187,11 +202,11 @@ pub(super) fn facts(
                     dd { a href=(visitor.link(&format!("/console?run={}", encoded(run)))) { (text::stranger(run)) } }
                 }
                 (row(words::WORKER, call.worker.as_deref()))
-                (row(words::KIND, Some(&call.priority)))
-                (row(words::RESULT, call.source.as_deref()))
+                (row(words::PRIORITY, Some(&call.priority)))
+                (row(words::SOURCE, call.source.as_deref()))
                 (row(words::SETTLED, call.settled_by.as_deref()))
                 (row(words::CHANGED, call.marked.as_deref()))
-                dt { "trace" }
+                dt { (visitor.say(words::TRACE)) }
                 dd {
                     @match (&call.trace_id, trace_url) {
                         (Some(id), Some(url)) => a href=(url.replace("{trace_id}", &encoded(id))) rel="noreferrer" { code { (text::stranger(id)) } },

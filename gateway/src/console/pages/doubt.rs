@@ -16,6 +16,7 @@ use super::super::{
 #[derive(Debug, Deserialize)]
 pub(super) struct Doubt {
     pub(super) call_id: String,
+    pub(super) tenant: String,
     pub(super) tool: String,
     #[serde(with = "time::serde::rfc3339")]
     pub(super) since: OffsetDateTime,
@@ -33,6 +34,9 @@ pub(super) struct Doubt {
     pub(super) probes: Option<i64>,
     #[serde(default, with = "time::serde::rfc3339::option")]
     pub(super) next_probe_at: Option<OffsetDateTime>,
+    /// Who made the call.
+    #[serde(default)]
+    pub(super) asked_by: Option<String>,
     pub(super) arguments: Option<String>,
     pub(super) arguments_length: Option<i64>,
     #[serde(with = "time::serde::rfc3339")]
@@ -65,6 +69,7 @@ pub(super) fn known(visitor: &Visitor, doubt: &Doubt) -> Markup {
                     None => (visitor.say(words::NONE)),
                 }
             }
+            @if let Some(by) = &doubt.asked_by { dt { (visitor.say(words::ASKED_BY)) } dd { (text::beginning(by, 80)) } }
             dt { (visitor.say(words::IN_DOUBT_SINCE)) } dd { (moment::at(doubt.since, TimeForm::Date)) }
             dt { (visitor.say(words::WHY)) }
             dd {
@@ -81,11 +86,11 @@ pub(super) fn known(visitor: &Visitor, doubt: &Doubt) -> Markup {
             }
             dt { (visitor.say(words::PROBE)) }
             dd {
-                @match &doubt.probe_state {
+                @match doubt.probe_state.as_deref().filter(|state| *state != "none") {
                     Some(state) => { code { (text::stranger(state)) } " (" (doubt.probes.unwrap_or_default()) ")" },
                     None => (visitor.say(words::PROBE_NONE)),
                 }
-                @if let Some(next) = doubt.next_probe_at { ", " (visitor.say(words::PROBE_NEXT)) " " (moment::at(next, TimeForm::Time)) }
+                @if let (Some(next), Some(_)) = (doubt.next_probe_at, &doubt.probe_state) { ", " (visitor.say(words::PROBE_NEXT)) " " (moment::at(next, TimeForm::Time)) }
             }
         }
     }

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::{
     super::{
         frame::{Page, Place, Shown, framed},
-        moment,
+        moment, shown,
         state::{Console, Looking, Pages},
         text,
         visitor::Visitor,
@@ -52,19 +52,21 @@ async fn shown(console: &Console, visitor: &Visitor) -> Shown {
     })
 }
 
-fn article(visitor: &Visitor, doubt: &Doubt) -> Markup {
+fn article(all: &Visitor, doubt: &Doubt) -> Markup {
+    let visitor = &all.of_tenant(&doubt.tenant);
     let call = &doubt.call_id;
     html! {
         article.doubt id={ "doubt-" (call) } data-key=(call) {
             h2 {
                 a href=(visitor.link(&format!("/console/calls/{call}"))) { (text::stranger(&doubt.tool)) }
-                " " small { (moment::span(doubt.now - doubt.since)) }
+                " " small { (moment::span(doubt.now - doubt.since)) " · " code { (call) } }
+                (shown::tenant(all, &doubt.tenant))
             }
             (doubt::known(visitor, doubt))
             @if visitor.may(Scope::Settle) {
                 details id={ "settle-" (call) } {
                     summary { (visitor.say(words::SETTLE)) }
-                    (settle::form(visitor, doubt))
+                    (settle::form(visitor, doubt, None))
                 }
             }
         }

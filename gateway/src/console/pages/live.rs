@@ -1,7 +1,10 @@
 //! The first page: how many calls there are, what became of the newest, and the calls themselves.
 
 use axum::{Extension, extract::State, response::Response};
-use fleet::wire::{code::Code, message::Message};
+use fleet::{
+    tokens::Scope,
+    wire::{code::Code, message::Message},
+};
 use maud::{Markup, html};
 use serde::Deserialize;
 use time::OffsetDateTime;
@@ -11,7 +14,7 @@ use super::{
         frame::{Page, Place, Shown, framed},
         moment::{self, TimeForm},
         shown,
-        state::{Console, Looking, Pages},
+        state::{Console, Looking, Pages, see},
         text,
         visitor::{Visitor, encoded},
         words::{self, Word},
@@ -49,6 +52,7 @@ const CAME_TO: [&str; 7] = [
 #[derive(Debug, Deserialize)]
 struct LiveCall {
     call_id: String,
+    tenant: String,
     tool: String,
     state: String,
     held: bool,
@@ -81,6 +85,17 @@ struct LiveCalls {
 
 /// The page.
 pub(in super::super) async fn page(State(console): Pages, Extension(visitor): Looking) -> Response {
+    // Who may do one thing begins with that.
+    let others = [
+        (Scope::Settle, "/console/doubts"),
+        (Scope::Approve, "/console/waiting"),
+        (Scope::Call, "/console/tools"),
+        (Scope::Admin, "/console/protection"),
+    ];
+    let own = others.iter().find(|(scope, _)| visitor.may(*scope));
+    if let (false, Some((_, page))) = (visitor.may(Scope::Read), own) {
+        return see(&visitor.link(page));
+    }
     let shown = shown(&console, &visitor).await;
     framed(&console, &visitor, shown).await
 }
@@ -302,7 +317,7 @@ fn row(visitor: &Visitor, call: &LiveCall) -> Markup {
         .is_some_and(|outcome| outcome != "success");
     html! {
         tr data-key=(call.call_id) {
-            td { a href=(visitor.link(&format!("/console/calls/{}", call.call_id))) { (moment::at(call.accepted_at, TimeForm::Time)) } }
+            td { a href=(visitor.of_tenant(&call.tenant).link(&format!("/console/calls/{}", call.call_id))) { (moment::at(call.accepted_at, TimeForm::Time)) } }
             td {
                 (shown::state(visitor, state))
                 @if has_failed { @if let Some(code) = &call.error_code { div.why { code { (text::stranger(code)) } } } }
@@ -310,7 +325,7 @@ fn row(visitor: &Visitor, call: &LiveCall) -> Markup {
                     div.why title=(text::visible(&why.because)) { code { (why.reason) } ": " (text::beginning(&why.because, 120)) }
                 }
             }
-            td { (text::stranger(&call.tool)) }
+            td { a href=(visitor.link(&format!("/console/tools/{}", encoded(&call.tool)))) { (text::stranger(&call.tool)) } (shown::tenant(visitor, &call.tenant)) }
             td { @if let Some(arguments) = &call.arguments { (shown::json_line(arguments)) } }
             td.number { (shown::attempts(visitor, call.attempts, call.attempts_max)) }
             td.number { (moment::span(took)) }

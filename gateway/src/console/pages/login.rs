@@ -75,6 +75,20 @@ pub(in super::super) async fn sign_in(
     }
 }
 
+/// A page for whoever cannot be recognised at the moment.
+pub(in super::super) fn not_now(request: &Request, refused: &Refused) -> Response {
+    let visitor = stranger(request);
+    let body = html! {
+        main #main.login {
+            h1 { (visitor.say(words::PROBLEM)) }
+            (shown::refused(&visitor, words::NOT_DONE, refused))
+        }
+    };
+    let mut response = document(&visitor, "login", visitor.say(words::PROBLEM), &body);
+    *response.status_mut() = refused.http_status();
+    response
+}
+
 /// Where a link leads that signs in once: to a page that says under which name, and a button.
 ///
 /// To look at it changes nothing: else whoever gets somebody to follow a link would sign them in under a token of his own.

@@ -15,6 +15,7 @@ mod make;
 pub(super) mod overview;
 mod playground;
 pub(super) mod protection;
+mod sent;
 mod settle;
 pub(super) mod story;
 pub(super) mod streams;

@@ -2,6 +2,9 @@
 
 use fleet::tokens::Scope;
 use maud::{Markup, PreEscaped, html};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
 
 use super::{
     super::{
@@ -12,9 +15,19 @@ use super::{
         words,
     },
     make::{make, new_key},
-    tool::TriedTool,
 };
 use crate::refusal::Refused;
+
+/// What is looked at of a tool, as `GET /v1/tools/{tool}` has it.
+#[derive(Debug, Deserialize)]
+pub(super) struct TriedTool {
+    pub(super) name: String,
+    pub(super) version: i64,
+    #[serde(default)]
+    pub(super) description: String,
+    pub(super) effect: String,
+    pub(super) input_schema: Box<RawValue>,
+}
 
 /// What stands in the form, and what came of it.
 #[derive(Debug, Default)]
@@ -51,6 +64,7 @@ pub(super) fn form(visitor: &Visitor, tool: &TriedTool, tried: &Tried) -> Markup
                     button name="do" value="check" { (visitor.say(words::CHECK)) }
                     @if visitor.may(Scope::Call) {
                         @if tried.asks_once_more {
+                            input type="hidden" name="seen" value=(mark(arguments));
                             p.problem role="alert" { (visitor.say(words::RUN_WRITES)) " " code { (tried.key.as_deref().unwrap_or_default()) } }
                             button.danger name="do" value="run_now" { (visitor.say(words::RUN_NOW)) }
                         } @else {
@@ -81,9 +95,16 @@ pub(super) async fn tried(
         Some("run" | "run_now") => {
             let effect = effect(console, visitor, tool).await?;
             let key = tried.key.get_or_insert_with(new_key);
-            if effect != "read" && form.text("do") != Some("run_now") {
-                tried.asks_once_more = true;
-                tried.came_of_it = Some(check(console, visitor, tool, &arguments).await?);
+            // A write is run with the arguments that somebody has looked at, and no others.
+            let is_seen = form.text("seen") == Some(mark(&arguments).as_str());
+            let is_sure = form.text("do") == Some("run_now");
+            if effect != "read" && !(is_sure && is_seen) {
+                let (is_taken, told) = check(console, visitor, tool, &arguments).await?;
+                tried.asks_once_more = is_taken;
+                tried.came_of_it = Some(html! {
+                    @if is_sure { p.problem role="alert" { (visitor.say(words::NOT_CHECKED)) } }
+                    (told)
+                });
             } else {
                 match make(console, visitor, tool, arguments, key).await? {
                     Ok(call) => return Ok(Err(call)),
@@ -91,7 +112,10 @@ pub(super) async fn tried(
                 }
             }
         }
-        _check => tried.came_of_it = Some(check(console, visitor, tool, &arguments).await?),
+        _check => {
+            let (_, told) = check(console, visitor, tool, &arguments).await?;
+            tried.came_of_it = Some(told);
+        }
     }
     Ok(Ok(tried))
 }
@@ -102,26 +126,38 @@ async fn effect(console: &Console, visitor: &Visitor, tool: &str) -> Result<Stri
     Ok(found.effect)
 }
 
-/// What the door would say, stored nowhere.
+/// By what arguments are known again.
+fn mark(arguments: &str) -> String {
+    hex::encode(Sha256::digest(arguments))
+}
+
+/// What the door would say, stored nowhere, and whether it would take the call.
 async fn check(
     console: &Console,
     visitor: &Visitor,
     tool: &str,
     arguments: &str,
-) -> Result<Markup, Refused> {
+) -> Result<(bool, Markup), Refused> {
     let path = format!("/v1/tools/{}/check", encoded(tool));
     let answered = console
         .api
         .post(visitor, &path, arguments.to_owned(), &[])
         .await?;
     if let Some(refusal) = Refusal::of(&answered) {
-        return Ok(refusal.shown(visitor, words::VERDICT));
+        return Ok((false, refusal.shown(visitor, words::VERDICT)));
     }
     let told = String::from_utf8_lossy(&answered.body);
-    Ok(html! {
-        div.done role="status" {
-            h3 { (visitor.say(words::VERDICT)) }
-            (shown::json_block(visitor, "verdict", &told, None))
-        }
-    })
+    let told = shown::json_block(visitor, "verdict", &told, None);
+    let refusal: Option<Refusal> = answered.read().ok();
+    let markup = match &refusal {
+        // With everything that is wrong, each at its place.
+        Some(refusal) => html! {
+            (refusal.shown(visitor, words::VERDICT))
+            details { summary { (visitor.say(words::DETAILS)) } (told) }
+        },
+        None => html! {
+            div.done role="status" { h3 { (visitor.say(words::VERDICT)) } (told) }
+        },
+    };
+    Ok((refusal.is_none(), markup))
 }

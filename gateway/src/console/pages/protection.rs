@@ -1,7 +1,7 @@
 //! What may hold calls up: the controls that hold, breakers, limits, interceptors; and the switches, for who may turn them.
 
 use axum::{Extension, body::Body, extract::State, response::Response};
-use fleet::tokens::Scope;
+use fleet::{modes::Brake, tokens::Scope};
 use maud::{Markup, html};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
@@ -15,21 +15,22 @@ use super::{
         shown::{self, Refusal},
         state::{Console, Looking, Pages, see},
         text,
-        visitor::Visitor,
+        visitor::{Visitor, encoded},
         words::{self, Word},
     },
     actor,
-    switches::{self, BREAKER, LIMIT, MODE, ONLY, PAUSE, PURGE},
+    switches::{self, BREAKER, KnownNames, LIMIT, MODE, ONLY, PAUSE, PURGE, RefusedSwitch},
 };
 use crate::{asked::Asked, refusal::Refused};
 
-/// What the page is made from.
-pub(in super::super) const ASKS: [&str; 4] = [
-    "/v1/control",
-    "/v1/breakers",
-    "/v1/limits",
-    "/v1/interceptors",
-];
+/// What the page is made from: of all tools, or of the one that is named.
+pub(in super::super) fn asks(visitor: &Visitor) -> Result<[String; 4], Refused> {
+    let query = visitor.query(&["tool"])?;
+    let of = query
+        .text("tool")
+        .map_or_else(String::new, |tool| format!("?tool={}", encoded(tool)));
+    Ok(["control", "breakers", "limits", "interceptors"].map(|part| format!("/v1/{part}{of}")))
+}
 
 #[derive(Debug, Deserialize)]
 struct Controls {
@@ -43,8 +44,11 @@ struct Control {
     tool: Option<String>,
     queue: Option<String>,
     tenant: Option<String>,
+    pointer: Option<String>,
+    value: Option<Box<RawValue>>,
     subject: Option<String>,
     setting: Option<Box<RawValue>>,
+    told: Option<String>,
     actor: String,
     #[serde(default)]
     note: Option<String>,
@@ -67,6 +71,8 @@ struct Breaker {
     target: Option<String>,
     state: String,
     forced: Option<String>,
+    #[serde(default, with = "time::serde::rfc3339::option")]
+    opened_at: Option<OffsetDateTime>,
     #[serde(default, with = "time::serde::rfc3339::option")]
     open_until: Option<OffsetDateTime>,
     #[serde(default)]
@@ -130,20 +136,28 @@ async fn part<T: DeserializeOwned>(
     }
 }
 
-async fn shown(console: &Console, visitor: &Visitor, came_of_it: Option<Markup>) -> Shown {
-    visitor.query(&[])?;
-    let [controls, breakers, limits, interceptors] = ASKS;
-    let controls = part(console, visitor, controls, |found: Controls| {
-        let mut heads = vec![
+async fn shown(console: &Console, visitor: &Visitor, refused: Option<RefusedSwitch>) -> Shown {
+    let [controls, breakers, limits, interceptors] = asks(visitor)?;
+    let query = visitor.query(&["tool"])?;
+    let tool = query.text("tool");
+    // What is there to choose from.
+    let mut known = KnownNames {
+        interceptors: Brake::ALL
+            .iter()
+            .map(|brake| brake.as_str().to_owned())
+            .collect(),
+        ..KnownNames::default()
+    };
+    let controls = part(console, visitor, &controls, |found: Controls| {
+        let heads = [
+            words::NUMBER,
             words::KIND,
-            words::TOOL,
+            words::ABOUT,
             words::SETTING,
             words::BY,
-            words::WHEN,
-            words::EXPIRES,
+            words::UNTIL,
             words::WAITING,
         ];
-        heads.extend(visitor.may(Scope::Admin).then_some(words::LIFT));
         rows(
             visitor,
             words::PAUSES,
@@ -155,7 +169,7 @@ async fn shown(console: &Console, visitor: &Visitor, came_of_it: Option<Markup>)
         )
     })
     .await;
-    let breakers = part(console, visitor, breakers, |found: Breakers| {
+    let breakers = part(console, visitor, &breakers, |found: Breakers| {
         rows(
             visitor,
             words::BREAKERS,
@@ -163,6 +177,7 @@ async fn shown(console: &Console, visitor: &Visitor, came_of_it: Option<Markup>)
                 words::TOOL,
                 words::STATE,
                 words::TARGET,
+                words::SINCE_THEN,
                 words::UNTIL,
                 words::WAITING,
                 words::WHY,
@@ -174,7 +189,10 @@ async fn shown(console: &Console, visitor: &Visitor, came_of_it: Option<Markup>)
         )
     })
     .await;
-    let limits = part(console, visitor, limits, |found: Limits| {
+    let limits = part(console, visitor, &limits, |found: Limits| {
+        known
+            .limits
+            .extend(found.limits.iter().map(|limit| limit.name.clone()));
         rows(
             visitor,
             words::LIMITS,
@@ -183,7 +201,10 @@ async fn shown(console: &Console, visitor: &Visitor, came_of_it: Option<Markup>)
         )
     })
     .await;
-    let interceptors = part(console, visitor, interceptors, |found: Interceptors| {
+    let interceptors = part(console, visitor, &interceptors, |found: Interceptors| {
+        known
+            .interceptors
+            .extend(found.interceptors.iter().map(|one| one.name.clone()));
         rows(
             visitor,
             words::INTERCEPTORS,
@@ -212,19 +233,31 @@ async fn shown(console: &Console, visitor: &Visitor, came_of_it: Option<Markup>)
         ),
     ];
     let main = html! {
-        (came_of_it.unwrap_or_default())
+        @if let Some(refused) = refused.as_ref().filter(|refused| refused.is_of_no_form()) { (refused.told) }
+        @if !visitor.principal().has_all_tools() {
+            form.filters action="/console/protection" {
+                label { (visitor.say(words::TOOL)) " " input name="tool" required autocomplete="off" value=(tool.unwrap_or_default()); }
+                button { (visitor.say(words::SHOW)) }
+            }
+        }
+        @if let Some(tool) = tool {
+            p { (visitor.say(words::TOOL)) " " code { (text::stranger(tool)) } ". " a href=(visitor.link("/console/protection")) { (visitor.say(words::ALL_TOOLS)) } }
+        }
+        (switches::names(&known))
         @for (id, word, part, switches) in &sections {
             section id=(id) {
                 h2 { (visitor.say(*word)) }
                 div id={ (id) "-rows" } data-live { (part) }
-                @for switch in *switches { (switches::form(visitor, switch)) }
+                @for switch in *switches { (switches::form(visitor, switch, tool, refused.as_ref())) }
+                @if *id == "controls" { p.hint { (visitor.say(words::CONTROL_LOG)) " " code { "toolfleet control log" } } }
             }
         }
     };
     Ok(Page {
         place: Place::Protection,
         title: visitor.say(words::PROTECTION).to_owned(),
-        is_live: true,
+        // What stands in a form that was refused is not lost to a change elsewhere.
+        is_live: refused.is_none(),
         main,
     })
 }
@@ -257,34 +290,57 @@ fn control_row(visitor: &Visitor, control: &Control) -> Markup {
     ];
     html! {
         tr {
-            td { code { (text::stranger(&control.kind)) } }
-            td { @for (name, value) in whom { @if let Some(value) = value { (name) " " code { (text::stranger(value)) } " " } } }
-            td { @if let Some(setting) = &control.setting { code { (text::beginning(setting.get(), 120)) } } }
-            td { (text::beginning(&control.actor, 60)) @if let Some(note) = &control.note { ": " (text::beginning(note, 200)) } }
-            td { (moment::at(control.set_at, TimeForm::Date)) }
-            td { @if let Some(expires) = control.expires_at { (moment::at(expires, TimeForm::Date)) } }
-            td.number { @if let Some(waiting) = control.waiting { (waiting) } }
-            @if visitor.may(Scope::Admin) {
-                td {
-                    form.actions method="post" action=(visitor.link("/console/protection")) {
-                        input type="hidden" name="control_id" value=(control.control_id);
-                        input type="hidden" name="kind" value=(control.kind);
-                        input name="note" required maxlength="2000" aria-label=(visitor.say(words::REASON)) placeholder=(visitor.say(words::REASON));
-                        (actor::field(visitor, &control.control_id.to_string()))
-                        button.danger { (visitor.say(words::LIFT)) }
+            td.number {
+                (control.control_id)
+                @if visitor.may(Scope::Admin) && (control.kind == "pause" || visitor.principal().has_all_tools()) {
+                    details id={ "lift-" (control.control_id) } {
+                        summary { (visitor.say(words::LIFT)) }
+                        form.actions method="post" action=(visitor.link("/console/protection")) {
+                            input type="hidden" name="control_id" value=(control.control_id);
+                            input type="hidden" name="kind" value=(control.kind);
+                            @for (name, value) in whom { @if let Some(value) = value { input type="hidden" name=(name) value=(value); } }
+                            @if let Some(pointer) = &control.pointer { input type="hidden" name="pointer" value=(pointer); }
+                            @if let Some(value) = &control.value { input type="hidden" name="value" value=(value.get()); }
+                            input name="note" required maxlength="2000" aria-label=(visitor.say(words::REASON)) placeholder=(visitor.say(words::REASON));
+                            (actor::field(visitor, &control.control_id.to_string()))
+                            button.danger { (visitor.say(words::LIFT)) }
+                        }
                     }
                 }
             }
+            td { code { (text::stranger(&control.kind)) } }
+            td {
+                @for (name, value) in whom { @if let Some(value) = value { (name) " " code { (text::stranger(value)) } " " } }
+                @if let Some(pointer) = &control.pointer {
+                    code { (text::stranger(pointer)) " = " @if let Some(value) = &control.value { (text::beginning(value.get(), 200)) } }
+                }
+            }
+            td {
+                @if let Some(setting) = &control.setting { code { (text::beginning(&plain(setting), 120)) } }
+                @if let Some(told) = &control.told { div { "“" (text::beginning(told, 200)) "”" } }
+            }
+            td.note { (text::beginning(&control.actor, 60)) @if let Some(note) = &control.note { ": " (text::beginning(note, 200)) } div { (moment::at(control.set_at, TimeForm::Date)) } }
+            td { @if let Some(expires) = control.expires_at { (moment::at(expires, TimeForm::Date)) } }
+            td.number { @if let Some(waiting) = control.waiting { (waiting) } }
         }
     }
+}
+
+/// A text without its quotation marks, other JSON as it is.
+fn plain(value: &RawValue) -> String {
+    serde_json::from_str(value.get()).unwrap_or_else(|_no_text| value.get().to_owned())
 }
 
 fn breaker_row(visitor: &Visitor, breaker: &Breaker) -> Markup {
     html! {
         tr {
-            td { (text::stranger(&breaker.tool)) }
-            td { (shown::breaker(visitor, &breaker.state)) @if let Some(forced) = &breaker.forced { " (" (text::stranger(forced)) "!)" } }
+            td { a href=(visitor.link(&format!("/console/tools/{}", encoded(&breaker.tool)))) { (text::stranger(&breaker.tool)) } }
+            td {
+                (shown::breaker(visitor, &breaker.state))
+                @if breaker.forced.is_some() { " " (visitor.say(words::FORCED)) }
+            }
             td { @if let Some(target) = &breaker.target { (text::beginning(target, 120)) } }
+            td { @if let Some(since) = breaker.opened_at { (moment::at(since, TimeForm::Time)) } }
             td { @if let Some(until) = breaker.open_until { (moment::at(until, TimeForm::Time)) } }
             td.number { @if let Some(waiting) = breaker.waiting { (waiting) } }
             td { @if let Some(why) = &breaker.why { code { (text::beginning(why.get(), 200)) } } }
@@ -336,7 +392,8 @@ pub(in super::super) async fn change(
         None => Ok(see(&visitor.link("/console/protection"))),
         Some(refusal) => {
             let told = refusal.shown(&visitor, words::NOT_DONE);
-            let shown = shown(&console, &visitor, Some(told)).await;
+            let refused = RefusedSwitch { told, form };
+            let shown = shown(&console, &visitor, Some(refused)).await;
             Ok(framed(&console, &visitor, shown).await)
         }
     }

@@ -12,6 +12,7 @@ use super::{
     },
     actor,
     doubt::{self, Doubt, Doubts},
+    sent::{Act, Sent},
 };
 use crate::refusal::Refused;
 
@@ -20,6 +21,7 @@ pub(super) async fn of_call(
     console: &Console,
     visitor: &Visitor,
     call: &str,
+    sent: Option<&Sent>,
 ) -> Result<Markup, Refused> {
     let found: Doubts = console.api.get(visitor, &doubt::asks_of(call)).await?;
     let doubt = found.doubts.iter().find(|doubt| doubt.call_id == call);
@@ -28,7 +30,7 @@ pub(super) async fn of_call(
             section #settle.doubt {
                 h2 { (visitor.say(words::IN_DOUBT)) }
                 (doubt::known(visitor, doubt))
-                @if visitor.may(Scope::Settle) { (form(visitor, doubt)) } @else { p.hint { (visitor.say(words::MAY_NOT_SETTLE)) } }
+                @if visitor.may(Scope::Settle) { (form(visitor, doubt, sent)) } @else { p.hint { (visitor.say(words::MAY_NOT_SETTLE)) } }
             }
         }
     })
@@ -55,8 +57,10 @@ fn may_say(doubt: &Doubt) -> MaySay {
     }
 }
 
-/// The form.
-pub(super) fn form(visitor: &Visitor, doubt: &Doubt) -> Markup {
+/// The form, with what stood in one that was refused.
+pub(super) fn form(visitor: &Visitor, doubt: &Doubt, sent: Option<&Sent>) -> Markup {
+    let sent = Sent::of(sent, Act::Settle);
+    let chosen = |outcome: &str| Sent::text(sent, "outcome") == outcome;
     let call = &doubt.call_id;
     let may_say = may_say(doubt);
     let id = |name: &str| format!("{name}-{call}");
@@ -64,12 +68,12 @@ pub(super) fn form(visitor: &Visitor, doubt: &Doubt) -> Markup {
         form.settle method="post" action=(visitor.link(&format!("/console/calls/{call}/settle"))) {
             fieldset {
                 legend { (visitor.say(words::SETTLE)) }
-                label { input type="radio" name="outcome" value="applied" required; " " (visitor.say(words::APPLIED)) }
+                label { input type="radio" name="outcome" value="applied" required checked[chosen("applied")]; " " (visitor.say(words::APPLIED)) }
                 @if may_say != MaySay::OnlyApplied {
                     @if may_say == MaySay::All {
-                        label { input type="radio" name="outcome" value="not_applied"; " " (visitor.say(words::NOT_APPLIED)) }
+                        label { input type="radio" name="outcome" value="not_applied" checked[chosen("not_applied")]; " " (visitor.say(words::NOT_APPLIED)) }
                     }
-                    label { input type="radio" name="outcome" value="abandoned"; " " (visitor.say(words::ABANDONED)) }
+                    label { input type="radio" name="outcome" value="abandoned" checked[chosen("abandoned")]; " " (visitor.say(words::ABANDONED)) }
                 }
                 @match may_say {
                     MaySay::All => {},
@@ -80,20 +84,20 @@ pub(super) fn form(visitor: &Visitor, doubt: &Doubt) -> Markup {
                     MaySay::NotAppliedByTime => {
                         p.hint { (visitor.say(words::NEEDS_FENCE)) }
                         @if let Some(worker) = &doubt.worker_id {
-                            pre.text { "toolfleet workers fence " (worker) " --note NOTE" }
+                            pre.text { "toolfleet workers fence " (worker) " --note \"${NOTE:?say how you know that it is gone}\"" }
                         }
-                        details {
+                        details open[chosen("not_applied")] {
                             summary { (visitor.say(words::NOT_APPLIED)) }
-                            label { input type="radio" name="outcome" value="not_applied"; " " (visitor.say(words::NOT_APPLIED)) }
+                            label { input type="radio" name="outcome" value="not_applied" checked[chosen("not_applied")]; " " (visitor.say(words::NOT_APPLIED)) }
                             label { input type="checkbox" name="by_time_only" value="yes"; " " (visitor.say(words::BY_TIME_ONLY)) }
                         }
                     },
                 }
             }
             label for=(id("result")) { (visitor.say(words::SETTLE_RESULT)) }
-            textarea id=(id("result")) name="result" rows="2" spellcheck="false" {}
+            textarea id=(id("result")) name="result" rows="2" spellcheck="false" { (Sent::text(sent, "result")) }
             label for=(id("note")) { (visitor.say(words::NOTE)) }
-            textarea id=(id("note")) name="note" rows="2" required maxlength="2000" {}
+            textarea id=(id("note")) name="note" rows="2" required maxlength="2000" { (Sent::text(sent, "note")) }
             (actor::field(visitor, call))
             button { (visitor.say(words::SETTLE)) }
         }
@@ -110,7 +114,7 @@ mod tests {
     fn nothing_is_offered_that_cannot_be_known_yet() {
         let doubt = |over: bool, fenced: bool| {
             let row = json!({
-                "call_id": "c", "tool": "charge", "since": "2026-12-01T00:00:00Z", "why": "timeout", "worker": "w",
+                "call_id": "c", "tenant": "default", "tool": "charge", "since": "2026-12-01T00:00:00Z", "why": "timeout", "worker": "w",
                 "worker_id": "i", "worker_fenced": fenced, "by_client": false, "attempt_over": over,
                 "attempt_until": "2026-12-01T00:01:00Z", "quarantined": false, "probe_state": null, "probes": 0,
                 "next_probe_at": null, "arguments": "{}", "arguments_length": 2, "now": "2026-12-01T00:00:30Z",
@@ -120,7 +124,7 @@ mod tests {
         let visitor = Visitor::somebody();
         let offers = |over, fenced| {
             let doubt = doubt(over, fenced);
-            let form = form(&visitor, &doubt).into_string();
+            let form = form(&visitor, &doubt, None).into_string();
             [
                 "\"applied\"",
                 "\"not_applied\"",

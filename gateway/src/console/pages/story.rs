@@ -53,6 +53,21 @@ pub(super) struct StoryCall {
     pub(super) awaiting: Option<String>,
     #[serde(default)]
     pub(super) marked: Option<String>,
+    #[serde(default)]
+    meta: Option<Box<RawValue>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct CallMeta {
+    principal: Option<String>,
+}
+
+impl StoryCall {
+    /// Who made it, as far as that is known.
+    pub(super) fn asked_by(&self) -> Option<String> {
+        let meta: CallMeta = serde_json::from_str(self.meta.as_ref()?.get()).ok()?;
+        meta.principal
+    }
 }
 
 #[derive(Debug, Deserialize)]

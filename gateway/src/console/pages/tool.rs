@@ -7,8 +7,6 @@ use axum::{
     response::Response,
 };
 use maud::html;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::{
     super::{
@@ -20,21 +18,10 @@ use super::{
         visitor::{Visitor, encoded},
         words,
     },
-    playground::{self, Tried},
+    playground::{self, Tried, TriedTool},
     versions,
 };
 use crate::{asked::Asked, refusal::Refused};
-
-/// What is looked at of a tool, as `GET /v1/tools/{tool}` has it.
-#[derive(Debug, Deserialize)]
-pub(super) struct TriedTool {
-    pub(super) name: String,
-    version: i64,
-    #[serde(default)]
-    description: String,
-    pub(super) effect: String,
-    pub(super) input_schema: Box<RawValue>,
-}
 
 /// The page.
 pub(in super::super) async fn page(
@@ -77,6 +64,11 @@ async fn shown(console: &Console, visitor: &Visitor, tool: &str, tried: &Tried) 
     let main = html! {
         p.sentence { span class={ "badge effect-" (found.effect) } { (found.effect) } " " (visitor.say(words::VERSION)) " " (found.version) }
         p { (text::stranger(&found.description)) }
+        p {
+            a href=(visitor.link(&format!("/console?tool={}", found.name))) { (visitor.say(words::CALLS)) } " · "
+            a href=(visitor.link(&format!("/console?state=failed&tool={}", found.name))) { (visitor.say(words::FAILED_ONLY)) } " · "
+            a href=(visitor.link(&format!("/console/protection?tool={}", found.name))) { (visitor.say(words::PROTECTION)) }
+        }
         (playground::form(visitor, &found, tried))
         section #schema-section {
             h2 { (visitor.say(words::SCHEMA)) }

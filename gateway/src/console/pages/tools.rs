@@ -60,6 +60,55 @@ struct Usage {
     tools: Vec<Used>,
 }
 
+/// What holds calls of tools up at the moment.
+#[derive(Debug, Default, Deserialize)]
+struct HeldUp {
+    #[serde(default)]
+    controls: Vec<ToolControl>,
+    #[serde(default)]
+    breakers: Vec<ToolBreaker>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ToolControl {
+    kind: String,
+    tool: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ToolBreaker {
+    tool: String,
+    state: String,
+}
+
+impl HeldUp {
+    /// As far as whoever looks may see it.
+    async fn get(console: &Console, visitor: &Visitor) -> Self {
+        let controls: Option<Self> = console.api.get(visitor, "/v1/control").await.ok();
+        let breakers: Option<Self> = console.api.get(visitor, "/v1/breakers").await.ok();
+        Self {
+            controls: controls.unwrap_or_default().controls,
+            breakers: breakers.unwrap_or_default().breakers,
+        }
+    }
+
+    fn is_paused(&self, tool: &str) -> bool {
+        let is_of = |control: &ToolControl| {
+            control.kind == "pause" && control.tool.as_deref() == Some(tool)
+        };
+        self.controls.iter().any(is_of)
+    }
+
+    /// The state of its breaker that is not closed.
+    fn breaker(&self, tool: &str) -> Option<&str> {
+        let is_of = |breaker: &&ToolBreaker| breaker.tool == tool && breaker.state != "closed";
+        self.breakers
+            .iter()
+            .find(is_of)
+            .map(|breaker| breaker.state.as_str())
+    }
+}
+
 #[derive(Debug, Deserialize)]
 struct Tools {
     tools: Vec<ListedTool>,
@@ -84,6 +133,7 @@ async fn shown(console: &Console, visitor: &Visitor) -> Shown {
         false => None,
     };
     let servers = servers.map(|servers| servers.servers).unwrap_or_default();
+    let held_up = HeldUp::get(console, visitor).await;
     let heads = [
         words::TOOL,
         words::EFFECT,
@@ -98,7 +148,7 @@ async fn shown(console: &Console, visitor: &Visitor) -> Shown {
     let table = html! {
         table {
             thead { tr { @for head in heads { th scope="col" { (visitor.say(head)) } } } }
-            tbody { @for tool in &found.tools { (row(visitor, tool, of(tool), &servers)) } }
+            tbody { @for tool in &found.tools { (row(visitor, tool, of(tool), &servers, &held_up)) } }
         }
     };
     let main = html! {
@@ -114,7 +164,14 @@ async fn shown(console: &Console, visitor: &Visitor) -> Shown {
     })
 }
 
-fn row(visitor: &Visitor, tool: &ListedTool, used: Option<&Used>, servers: &[Server]) -> Markup {
+fn row(
+    visitor: &Visitor,
+    tool: &ListedTool,
+    used: Option<&Used>,
+    servers: &[Server],
+    held_up: &HeldUp,
+) -> Markup {
+    let failed = used.map_or(0, |used| used.calls - used.succeeded);
     let served = servers.iter().find_map(|server| {
         let its = server.tools.iter().find(|its| its.tool == tool.name)?;
         Some((server, its))
@@ -124,6 +181,8 @@ fn row(visitor: &Visitor, tool: &ListedTool, used: Option<&Used>, servers: &[Ser
         tr data-key=(tool.name) {
             td {
                 a href=(visitor.link(&format!("/console/tools/{}", tool.name))) { (tool.name) }
+                @if held_up.is_paused(&tool.name) { " " (shown::marked("held", visitor.say(words::PAUSED))) }
+                @if let Some(state) = held_up.breaker(&tool.name) { " " (shown::breaker(visitor, state)) }
                 @if let Some((server, its)) = served {
                     div.why {
                         "MCP: " code { (text::stranger(&server.server)) }
@@ -136,7 +195,12 @@ fn row(visitor: &Visitor, tool: &ListedTool, used: Option<&Used>, servers: &[Ser
             td.number { (tool.version) }
             td { code { (tool.queue) } }
             td.number { @if let Some(used) = used { (used.calls) } }
-            td.number { @if let Some(used) = used { (used.succeeded * 100 / used.calls.max(1)) " %" } }
+            td.number {
+                @if let Some(used) = used { (used.succeeded * 100 / used.calls.max(1)) " %" }
+                @if failed > 0 {
+                    div { a href=(visitor.link(&format!("/console?state=failed&tool={}", tool.name))) { (shown::marked("failed", visitor.say(words::FAILED))) } }
+                }
+            }
             td.number { @if let Some(Used { p50_ms: Some(half), p95_ms: Some(most), .. }) = used { (half) " / " (most) " ms" } }
             td.number { @if let Some(timeout) = tool.timeout_ms { (timeout) " ms" } }
             td { (text::beginning(&tool.description, 200)) }

@@ -12,12 +12,14 @@ use super::{
         frame::{Page, Place, Shown, framed},
         json,
         moment::{self, TimeForm},
+        shown,
         state::{Console, Looking, Pages},
         text,
         visitor::{Visitor, encoded},
         words,
     },
     actor,
+    sent::{Act, Sent},
 };
 use crate::refusal::Refused;
 
@@ -28,6 +30,7 @@ const LIMIT: usize = 50;
 #[derive(Debug, Deserialize)]
 struct Wait {
     call_id: String,
+    tenant: String,
     tool: String,
     effect: String,
     awaiting: String,
@@ -35,6 +38,8 @@ struct Wait {
     since: OffsetDateTime,
     #[serde(with = "time::serde::rfc3339")]
     until: OffsetDateTime,
+    #[serde(default)]
+    asked_by: Option<String>,
     arguments: Option<String>,
     arguments_length: Option<i64>,
     args_hash: Option<String>,
@@ -106,17 +111,19 @@ async fn shown(console: &Console, visitor: &Visitor) -> Shown {
     })
 }
 
-fn article(visitor: &Visitor, wait: &Wait) -> Markup {
+fn article(all: &Visitor, wait: &Wait) -> Markup {
+    let visitor = &all.of_tenant(&wait.tenant);
     let call = &wait.call_id;
     html! {
         article.waiting id={ "waiting-" (call) } data-key=(call) {
             h2 {
                 a href=(visitor.link(&format!("/console/calls/{call}"))) { (text::stranger(&wait.tool)) }
-                " " small { (visitor.say(words::AWAITS)) " " code { (text::stranger(&wait.awaiting)) } " · " (moment::span(wait.now - wait.since)) }
+                " " small { (visitor.say(words::AWAITS)) " " code { (text::stranger(&wait.awaiting)) } " · " (moment::span(wait.now - wait.since)) " · " code { (call) } }
+                (shown::tenant(all, &wait.tenant))
             }
             (known(visitor, wait))
             @if wait.waits_for_operators() && visitor.may(Scope::Approve) {
-                @if wait.is_whole() { (form(visitor, wait)) } @else {
+                @if wait.is_whole() { (form(visitor, wait, None)) } @else {
                     p.hint { (visitor.say(words::SEE_CALL)) }
                 }
             }
@@ -129,6 +136,7 @@ fn known(visitor: &Visitor, wait: &Wait) -> Markup {
         dl.facts {
             dt { (visitor.say(words::ARGUMENTS)) }
             dd { @if let Some(arguments) = &wait.arguments { code.arguments { (json::visible(arguments)) @if !wait.is_whole() { " …" } } } }
+            @if let Some(by) = &wait.asked_by { dt { (visitor.say(words::ASKED_BY)) } dd { (text::beginning(by, 80)) } }
             dt { (visitor.say(words::EFFECT)) } dd { code { (text::stranger(&wait.effect)) } }
             dt { (visitor.say(words::UNTIL)) } dd { (moment::at(wait.until, TimeForm::Date)) }
             @if let Some(hash) = &wait.args_hash { dt { (visitor.say(words::HASH)) } dd { code.hash { (hash) } } }
@@ -145,14 +153,15 @@ fn known(visitor: &Visitor, wait: &Wait) -> Markup {
     }
 }
 
-fn form(visitor: &Visitor, wait: &Wait) -> Markup {
+fn form(visitor: &Visitor, wait: &Wait, sent: Option<&Sent>) -> Markup {
+    let sent = Sent::of(sent, Act::Decide);
     let call = &wait.call_id;
     let action = |verb: &str| visitor.link(&format!("/console/calls/{call}/{verb}"));
     html! {
         form.decide method="post" action=(action("approve")) {
             input type="hidden" name="args_hash" value=(wait.args_hash.as_deref().unwrap_or_default());
             label for={ "note-" (call) } { (visitor.say(words::REASON)) }
-            input id={ "note-" (call) } name="note" required maxlength="2000" autocomplete="off";
+            input id={ "note-" (call) } name="note" required maxlength="2000" autocomplete="off" value=(Sent::text(sent, "note"));
             (actor::field(visitor, call))
             button { (visitor.say(words::APPROVE)) } " "
             button.danger formaction=(action("deny")) { (visitor.say(words::DENY)) }
@@ -166,6 +175,7 @@ pub(super) async fn of_call(
     visitor: &Visitor,
     call: &str,
     arguments: Option<&RawValue>,
+    sent: Option<&Sent>,
 ) -> Result<Markup, Refused> {
     let found: WaitingCalls = console.api.get(visitor, &asks_of(call)).await?;
     let wait = found.waiting.iter().find(|wait| wait.call_id == call);
@@ -178,7 +188,7 @@ pub(super) async fn of_call(
                 @if !wait.is_whole() { @if let Some(all) = arguments {
                     pre.json tabindex="0" { (json::shown(all.get())) }
                 } }
-                @if may_decide(wait) { (form(visitor, wait)) }
+                @if may_decide(wait) { (form(visitor, wait, sent)) }
             }
         }
     })

@@ -102,7 +102,7 @@ fn row(visitor: &Visitor, worker: &Worker) -> Markup {
                 @if worker.state == "dead" {
                     div.block {
                         button.copy type="button" data-copy=(id) { (visitor.say(words::COPY)) }
-                        code id=(id) { "toolfleet workers fence " (worker.worker_id) " --note NOTE" }
+                        code id=(id) { "toolfleet workers fence " (worker.worker_id) " --note \"${NOTE:?say how you know that it is gone}\"" }
                     }
                 }
             }

@@ -39,7 +39,7 @@ async fn a_doubt_is_seen_settled_once_and_its_conflict_told() {
             &[("arguments", "{}")],
         )
         .await;
-    assert!(retried.text().contains("settle it first"));
+    assert!(retried.text().contains("is settled first"));
     let unsaid = browser
         .send(&path, &[("outcome", "applied"), ("actor", "ann")])
         .await;
@@ -54,12 +54,18 @@ async fn a_doubt_is_seen_settled_once_and_its_conflict_told() {
         ("note", "n"),
         ("result", "{"),
     ];
+    let kept = browser.send(&path, &wrong).await.text();
     assert!(
-        browser
-            .send(&path, &wrong)
-            .await
-            .text()
-            .contains("class=\"problem\"")
+        kept.contains("The result is no JSON") && kept.contains(">{</textarea>"),
+        "{kept}"
+    );
+    assert!(
+        kept.contains("value=\"applied\" required checked"),
+        "{kept}"
+    );
+    assert!(
+        !page.contains("id=\"again-cli\""),
+        "nothing is there to copy either"
     );
     let settled = [
         ("outcome", "applied"),
@@ -67,11 +73,15 @@ async fn a_doubt_is_seen_settled_once_and_its_conflict_told() {
         ("note", "charge ch_7 is there"),
         ("result", "{\"n\": 9007199254740993}"),
     ];
-    let first = browser.send(&path, &settled).await.text();
+    let first = browser.send(&path, &settled).await;
+    assert_eq!(first.status, 303, "{}", first.text());
+    let first = browser.page(first.header("Location")).await;
     assert!(
         first.contains("class=\"done\"") && first.contains("9007199254740993"),
         "{first}"
     );
+    let opened = browser.get(&path).await;
+    assert_eq!(opened.header("Location"), format!("/console/calls/{doubt}"));
     let rival = [
         ("outcome", "abandoned"),
         ("actor", "bob"),
@@ -130,8 +140,13 @@ async fn a_yes_is_for_the_arguments_that_are_shown() {
             ("note", "fine"),
             ("actor", actor),
         ];
-        let told = browser.send(&path, &yes).await.text();
-        assert!(told.contains("class=\"done\""), "{actor}: {told}");
+        let said = browser.send(&path, &yes).await;
+        assert_eq!(said.status, 303, "{actor}: {}", said.text());
+        let told = browser.page(said.header("Location")).await;
+        assert!(
+            told.contains("class=\"done\"") && told.contains(actor),
+            "{told}"
+        );
     }
     until_so("the call to have run", async || witness.applied("a") == 1).await;
     invariants::hold(&fleet, &witness).await;
@@ -158,7 +173,23 @@ async fn the_playground_checks_and_runs_a_write_once_when_its_key_was_seen() {
     let (_, key) = asked.split_once("name=\"key\"").unwrap();
     let (_, key) = key.split_once("value=\"").unwrap();
     let key = key.split('"').next().unwrap();
-    let run = [("arguments", arguments), ("do", "run_now"), ("key", key)];
+    let seen = hidden(&asked, "seen");
+    let run = |arguments: &'static str| {
+        [
+            ("arguments", arguments),
+            ("do", "run_now"),
+            ("key", key),
+            ("seen", seen),
+        ]
+    };
+    let others = browser.send(path, &run("{\"what\": \"c\"}")).await;
+    assert!(
+        others.text().contains("others than those"),
+        "{}",
+        others.text()
+    );
+    assert_eq!(witness.asked("c"), 0);
+    let run = run(arguments);
     let first = browser.send(path, &run).await;
     assert_eq!(first.status, 303, "{}", first.text());
     let second = browser.send(path, &run).await;
@@ -267,7 +298,7 @@ async fn every_switch_of_control_can_be_turned_and_lifted() {
                 ("setting", "refuse"),
                 ("told", "later"),
             ][..],
-            "&quot;refuse&quot;",
+            "<code>refuse</code>",
         ),
         (
             &[("do", "breaker"), ("tool", "quote"), ("position", "open")],
@@ -289,7 +320,7 @@ async fn every_switch_of_control_can_be_turned_and_lifted() {
                 ("mode", "off"),
                 ("tool", "look"),
             ],
-            "&quot;off&quot;",
+            "<code>off</code>",
         ),
     ] {
         let turn = [switch, &[("note", "a test"), ("actor", "ann")]].concat();
@@ -331,6 +362,11 @@ async fn every_switch_of_control_can_be_turned_and_lifted() {
         let turn = [wrong, &[("note", "a test"), ("actor", "ann")]].concat();
         let refused = browser.send(path, &turn).await.text();
         assert!(refused.contains("class=\"problem\""), "{turn:?}: {refused}");
+        // What stood in the form is there, where there is a form.
+        assert!(
+            turn[0].1 == "fence" || refused.contains("value=\"a test\""),
+            "{turn:?}: {refused}"
+        );
     }
     let page = browser.page(path).await;
     for form in ["pause", "purge", "breaker", "limit", "set", "only"] {
@@ -338,6 +374,43 @@ async fn every_switch_of_control_can_be_turned_and_lifted() {
     }
     let of_a_tenant = browser.page("/console/protection?tenant=acme").await;
     assert!(of_a_tenant.contains("switch-pause") && !of_a_tenant.contains("switch-breaker"));
+    invariants::hold(&fleet, &witness).await;
+    gateway.drain().await;
+}
+
+#[tokio::test]
+async fn that_nats_is_away_is_said_on_every_page_and_told_to_who_follows_one() {
+    const AWAY: &str = "NATS is away";
+    let witness = Witness::start().await;
+    let mut fleet = Fleet::start(Spec::with([witness.tool("look", "read")])).await;
+    let (mut gateway, web) = fleet.gateway(&[]).await;
+    let call = id(&call(web, "look", "a", &[]).await);
+    let browser = Browser::new(web);
+    let mut ticks = EventSource::open(web.get("/console/ticks?page=%2Fconsole%2Fdoubts")).await;
+    assert!(!browser.page("/console/doubts").await.contains(AWAY));
+    fleet.stop_nats().await;
+    ticks.until("changed").await;
+    for page in ["", "/doubts", "/waiting", "/workers", "/protection"] {
+        let page = browser.page(&format!("/console{page}")).await;
+        assert!(page.contains(AWAY), "{page}");
+    }
+    // What comes from Postgres is shown, and what needs a dispatcher is refused on its page.
+    let shown = browser.page(&format!("/console/calls/{call}")).await;
+    assert!(shown.contains(AWAY) && shown.contains("state-succeeded"));
+    let pause = [
+        ("do", "pause"),
+        ("tool", "look"),
+        ("note", "n"),
+        ("actor", "ann"),
+    ];
+    let refused = browser.send("/console/protection", &pause).await;
+    assert!(refused.text().contains("unavailable"), "{}", refused.text());
+    fleet.start_nats().await;
+    ticks.until("changed").await;
+    until_so("the pages to be as ever", async || {
+        !browser.page("/console").await.contains(AWAY)
+    })
+    .await;
     invariants::hold(&fleet, &witness).await;
     gateway.drain().await;
 }

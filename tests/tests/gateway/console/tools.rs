@@ -217,3 +217,105 @@ async fn a_token_of_some_tools_sees_its_calls_behind_any_number_of_others() {
     gateway.drain().await;
     invariants::hold(&fleet, &witness).await;
 }
+
+#[tokio::test]
+async fn who_looks_after_all_tenants_sees_and_settles_what_is_in_doubt_of_any() {
+    let witness = Witness::start().await;
+    let tool = witness.tool("charge", "once") + "timeout: 300ms\n";
+    let fleet = Fleet::start(Spec::with([tool]).shipped().roles()).await;
+    let (mut gateway, web) = fleet.gateway(&["--auth", "tokens"]).await;
+    let operator = token(
+        &fleet,
+        "ann",
+        "*",
+        &[Scope::Read, Scope::Settle, Scope::Call],
+        "*",
+    )
+    .await;
+    let admin = token(&fleet, "ada", "*", &[Scope::Read, Scope::Admin], "*").await;
+    let of_tenant = token(&fleet, "bob", "beta", &Scope::ALL, "*").await;
+    for held in [&operator, &admin, &of_tenant] {
+        known(web, held).await;
+    }
+    witness.always("a", Reply::DoneThenHang);
+    let made = web
+        .post("/v1/call/charge", r#"{"what":"a"}"#)
+        .header("Toolfleet-Tenant", "acme");
+    let made = with(made.header("Idempotency-Key", "a"), &operator)
+        .send()
+        .await
+        .json();
+    assert_eq!(made["state"], "in_doubt", "{made}");
+    let call = made["call_id"].as_str().unwrap();
+    let ask = async |path: &str, held| with(web.get(path), held).send().await;
+    let of_all = async |path: &str, held| {
+        let all = with(web.get(path), held).header("Toolfleet-Tenant", "*");
+        all.send().await
+    };
+    for path in ["/v1/doubts", "/v1/history", "/v1/overview"] {
+        let (all, other) = (
+            of_all(path, &operator).await.json(),
+            ask(path, &of_tenant).await.json(),
+        );
+        let text = if path == "/v1/overview" {
+            "in_doubt"
+        } else {
+            call
+        };
+        assert!(all.to_string().contains(text), "{path}: {all}");
+        assert!(!other.to_string().contains(text), "{path}: {other}");
+    }
+    let path = format!("/v1/history/{call}");
+    assert_eq!(
+        of_all(&path, &operator).await.json()["call"]["tenant"],
+        "acme"
+    );
+    assert_eq!(told(&ask(&path, &of_tenant).await), is(404, "not_found"));
+    // Without that it is of `default`, and nobody else reaches further than its token.
+    assert_eq!(told(&ask(&path, &operator).await), is(404, "not_found"));
+    assert_eq!(
+        told(&of_all(&path, &of_tenant).await),
+        is(400, "invalid_tenant")
+    );
+    assert_eq!(
+        told(&of_all("/v1/tools", &operator).await),
+        is(400, "invalid_tenant")
+    );
+    // From the inbox of all, on the subject of the call's own tenant.
+    let browser = Browser::signed_in(web, &operator.text).await;
+    let inbox = browser.page("/console/doubts").await;
+    let settle = format!("/console/calls/{call}/settle?tenant=acme");
+    assert!(
+        inbox.contains(&settle) && inbox.contains("<code>acme</code>"),
+        "{inbox}"
+    );
+    let page = browser.page(&format!("/console/calls/{call}")).await;
+    assert!(page.contains(&settle), "{page}");
+    let verdict = [("outcome", "applied"), ("note", "the bank has it")];
+    let settled = browser.send(&settle, &verdict).await;
+    assert_eq!(settled.status, 303, "{}", settled.text());
+    assert!(
+        browser
+            .page(settled.header("Location"))
+            .await
+            .contains("class=\"done\"")
+    );
+    // The same verdict by another is told with who was first.
+    let again = browser.send(&settle, &verdict).await;
+    assert!(
+        browser
+            .page(again.header("Location"))
+            .await
+            .contains("<strong>ann")
+    );
+    assert!(browser.page("/console").await.contains("<code>acme</code>"));
+
+    // What operators ask servers is theirs.
+    let look = web
+        .post("/v1/call/charge", r#"{"what":"b"}"#)
+        .header("Toolfleet-Tenant", "_operator");
+    let refused = with(look, &operator).send().await;
+    assert_eq!(told(&refused), is(403, "forbidden"));
+    invariants::hold(&fleet, &witness).await;
+    gateway.drain().await;
+}
