@@ -14,7 +14,7 @@ use crate::refusal::Refused;
 pub(crate) const STATEMENT_MAX: &str = "2s";
 
 /// How long a look may take that is several statements: whoever looks is told so, also where Postgres says nothing at all.
-const LOOK_MAX: Duration = Duration::from_secs(8);
+const LOOK_MAX: Duration = Duration::from_secs(5);
 
 /// What a look at the views finds, as whoever asked for it is told. Dropping it is safe.
 ///
@@ -25,6 +25,18 @@ pub(crate) async fn looked<T>(
     look: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, Refused> {
     in_time(look).await.map_err(|error| unreadable(&error))
+}
+
+/// The same of a look that bounds itself, and takes longer than others.
+///
+/// # Errors
+///
+/// As for [`looked`].
+pub(crate) async fn looked_long<T>(
+    look: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, Refused> {
+    let found = within("look through texts", 2 * LOOK_MAX, look).await;
+    found.map_err(|error| unreadable(&error))
 }
 
 /// What a look at the views finds. Dropping it is safe.

@@ -267,10 +267,16 @@ impl Postgres {
     }
 
     /// The same, with another bound for each statement, as Postgres writes it: `2s`.
+    ///
+    /// Lists are read from their newest end. Statistics that are a minute old know nothing of a tool that is new since, and all of the
+    /// history would be read for its newest fifty calls.
     pub fn pool_for_looking(&self, connections_max: u32, statement_max: &str) -> PgPool {
-        let options = self.options.clone();
+        let options = [
+            ("statement_timeout", statement_max),
+            ("enable_seqscan", "off"),
+        ];
         self.pool_options(connections_max)
-            .connect_lazy_with(options.options([("statement_timeout", statement_max)]))
+            .connect_lazy_with(self.options.clone().options(options))
     }
 
     /// A connection for reads from any server, safe to write to or not. Nothing is written on it.

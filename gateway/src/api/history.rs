@@ -34,7 +34,7 @@ use crate::{
     query::Query,
     refusal::Refused,
     state::Gateway,
-    views::looked,
+    views::{looked, looked_long},
 };
 
 const SEARCHED: Message = Message::fixed(
@@ -80,7 +80,7 @@ pub(super) async fn list(
             };
             let until = Instant::now() + LOOK_MAX;
             let goes_on = || Instant::now() < until;
-            looked(calls::calls_with_text(
+            looked_long(calls::calls_with_text(
                 &gateway.views,
                 &filter,
                 text,

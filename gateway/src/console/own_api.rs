@@ -31,6 +31,8 @@ use crate::{
 
 /// How long an answer counts: a page that is looked at by many is read once.
 const KEPT: Duration = Duration::from_secs(1);
+/// How long nothing is asked after the store has not answered: a page is several questions, each of which would wait in vain.
+const AWAY: Duration = Duration::from_secs(3);
 /// How many answers are kept at a time, of who has the same rights and of all, and how large one of them may be.
 const ANSWERS_OF_EACH_MAX: usize = 32;
 const ANSWERS_MAX: usize = 256;
@@ -75,6 +77,8 @@ type SharedAnswer = Arc<OnceCell<Result<Answered, Refused>>>;
 pub(super) struct OwnApi {
     endpoints: Router,
     kept: Mutex<HashMap<String, OwnAnswer>>,
+    /// Since when the store is away, and what was said of that.
+    away: Mutex<Option<(Instant, Refused)>>,
 }
 
 #[derive(Debug)]
@@ -88,6 +92,7 @@ impl OwnApi {
         Self {
             endpoints,
             kept: Mutex::default(),
+            away: Mutex::default(),
         }
     }
 
@@ -114,9 +119,18 @@ impl OwnApi {
         visitor: &Visitor,
         path: &str,
     ) -> Result<Answered, Refused> {
+        if let Some(refused) = self.away() {
+            return Err(refused);
+        }
         let asking = self.asking(visitor, path);
         let ask = || self.ask(visitor, Method::GET, path, Bytes::new(), &[]);
         let answered = asking.get_or_init(ask).await.clone();
+        if let Err(refused) = &answered
+            && refused.code() == Code::StoreUnavailable
+        {
+            let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+            *away = Some((Instant::now(), refused.clone()));
+        }
         let too_large = |answered: &Answered| answered.body.len() > KEPT_BYTES_MAX;
         if answered.as_ref().map_or(true, too_large) {
             self.lock().remove(&key(visitor, path));
@@ -223,6 +237,13 @@ impl OwnApi {
             Some(refused) => Err(refused),
             None => Ok(response),
         }
+    }
+
+    /// What was said, where the store has not answered just now.
+    fn away(&self) -> Option<Refused> {
+        let away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, refused) = away.as_ref()?;
+        (since.elapsed() < AWAY).then(|| refused.clone())
     }
 
     fn asking(&self, visitor: &Visitor, path: &str) -> SharedAnswer {

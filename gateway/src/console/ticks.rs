@@ -21,6 +21,7 @@ use super::{
     visitor::{Visitor, encoded, named_tenant},
 };
 use crate::{
+    auth::principal::Principal,
     events::pipe::{PipeEnd, StreamPipe, streamed},
     follower::stream_from,
     refusal::Refused,
@@ -131,12 +132,24 @@ impl Follow {
         };
         match ended {
             PipeEnd::Revoked => {
-                pipe.send_last(Bytes::from_static(b"event: over\ndata: -\n\n"))
-                    .await;
+                // Where that cannot be known the page stays, and asks again.
+                if self.is_over() {
+                    pipe.send_last(Bytes::from_static(b"event: over\ndata: -\n\n"))
+                        .await;
+                }
                 pipe.cut();
             }
             PipeEnd::Slow => pipe.cut(),
             PipeEnd::Gone => {}
+        }
+    }
+
+    /// Whether the reader has to sign in again.
+    fn is_over(&self) -> bool {
+        let authority = &self.console.gateway.authority;
+        match self.followed.principal() {
+            Principal::Token(token) => authority.is_over(&token.token_id),
+            Principal::Anyone | Principal::Named(_) => false,
         }
     }
 

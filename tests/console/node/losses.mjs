@@ -73,10 +73,13 @@ async function postgres(browser, later) {
   const goOn = async () => isStopped && signalPostgres("SIGCONT");
   later(goOn);
   const start = performance.now();
-  await until("the bar says it", async () => (await bar.innerText()).includes("Postgres is away"), 30_000);
+  try {
+    await until("the bar says it", async () => (await bar.innerText()).includes("Postgres is away"), 30_000);
+  } finally {
+    await goOn();
+    isStopped = false;
+  }
   const took = Math.round(performance.now() - start);
-  await goOn();
-  isStopped = false;
   await until("the bar is gone", async () => (await bar.innerText()) === "", 30_000);
   equal(await page.evaluate(() => globalThis.loadedOnce), true, "the page to be the one that was loaded");
   await close();

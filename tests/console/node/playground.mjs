@@ -1,4 +1,5 @@
 // Journeys in the playground: the form writes the JSON, Check shows what is mended, and a write is run once its key has been shown, once.
+import { createHash } from "node:crypto";
 import { check, claim, equal, module, until } from "./claims.mjs";
 import { open, visitor } from "./browser.mjs";
 import { carriedOut, get, inState, tokens } from "./fleet.mjs";
@@ -94,7 +95,9 @@ async function looker(browser) {
   await page.goto("/console/tools/charge");
   equal([await page.locator("button[value=check]").count(), await page.locator("button[value=run]").count()], [1, 0], "buttons Check and Run for who may only look");
   const account = `stolen-${crypto.randomUUID()}`;
-  const answer = await context.request.post("/console/tools/charge", { form: { arguments: JSON.stringify({ account, cents: 5 }), key: account, do: "run_now" } });
+  const args = JSON.stringify({ account, cents: 5 });
+  const seen = createHash("sha256").update(args).digest("hex");
+  const answer = await context.request.post("/console/tools/charge", { form: { arguments: args, key: account, do: "run_now", seen } });
   check((await answer.text()).includes("forbidden"), "a refusal on the page", await answer.text());
   equal([await callsWith(account), await carriedOut(account)], [0, 0], "calls after a run without the right");
   await close();

@@ -115,6 +115,7 @@ async function pause(browser, who) {
   check((await problem.count()) === 0, "the pause to be set", (await problem.count()) > 0 && (await problem.innerText()));
   equal(await holds(), 1, "pauses of the tool");
   const row = page.locator("#controls tr", { hasText: "shape_wide" });
+  await row.locator("summary").click();
   await row.locator("input[name=note]").fill("it works again");
   await row.getByRole("button", { name: "Lift" }).click();
   await until("the pause is lifted", async () => (await holds()) === 0);

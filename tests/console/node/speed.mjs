@@ -41,6 +41,7 @@ const filters = (ids) => ({
   live_rare_state: "/console?state=in_doubt",
   live_failed_of_a_tool: "/console?state=failed&tool=look",
   live_most: "/console?tool=bench_once",
+  live_of_another: "/console?tenant=acme&state=failed",
   live_session: "/console?session=chat-17",
   live_since: "/console?since=2026-01-01T00:00:00Z",
   call_look: `/console/calls/${ids.look}`,

@@ -96,8 +96,10 @@
     const how = { headers: { "Toolfleet-Console": "fragments" }, redirect: "manual", cache: "no-store" };
     const answer = await fetch(location.href, { ...how, signal: AbortSignal.timeout(15_000) });
     if (answer.type === "opaqueredirect" || answer.status === 401) location.reload();
-    if (!answer.ok) throw new Error(`status ${answer.status}`);
-    return new DOMParser().parseFromString(await answer.text(), "text/html");
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (answer.ok) return page;
+    byId("away")?.replaceWith(page.getElementById("away") ?? make("div", { id: "away" })); // What is away is said all the same.
+    throw new Error(`status ${answer.status}`);
   }
 
   /** Fetches and swaps, never two at a time: a tick that comes meanwhile is served by one more round. */
@@ -390,10 +392,8 @@
     box.hidden = control.node.matches("textarea");
   }
 
-  document.addEventListener("input", (event) => touched.add(event.target));
-  document.addEventListener("click", onClick);
-  document.addEventListener("keydown", onKey);
-  document.addEventListener("visibilitychange", connect);
+  const listeners = { input: (event) => touched.add(event.target), click: onClick, keydown: onKey, visibilitychange: connect };
+  for (const [name, listener] of Object.entries(listeners)) document.addEventListener(name, listener);
   document.querySelectorAll("[data-stream]").forEach(grow);
   addEventListener("pageshow", playground); // By then the browser has put back what was typed before.
   writeTimes(document).then(connect);

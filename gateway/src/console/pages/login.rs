@@ -79,6 +79,9 @@ pub(in super::super) async fn sign_in(
 pub(in super::super) fn not_now(request: &Request, refused: &Refused) -> Response {
     let visitor = stranger(request);
     let body = html! {
+        div #away {
+            @if refused.code() == Code::StoreUnavailable { p.away role="alert" { (visitor.say(words::POSTGRES_AWAY)) } }
+        }
         main #main.login {
             h1 { (visitor.say(words::PROBLEM)) }
             (shown::refused(&visitor, words::NOT_DONE, refused))

@@ -174,9 +174,9 @@ async fn a_token_of_some_tools_sees_its_calls_behind_any_number_of_others() {
     )
     .await;
     let (mut gateway, web) = fleet.gateway(&["--auth", "tokens"]).await;
-    let all = token(&fleet, "ann", "default", &Scope::ALL, "*").await;
+    let all = token(&fleet, "ann", "default", Scope::ALL, "*").await;
     // What a pattern of SQL would take for any letter is one.
-    let some = token(&fleet, "bob", "default", &Scope::ALL, "pay_*").await;
+    let some = token(&fleet, "bob", "default", Scope::ALL, "pay_*").await;
     for held in [&all, &some] {
         known(web, held).await;
     }
@@ -233,7 +233,7 @@ async fn who_looks_after_all_tenants_sees_and_settles_what_is_in_doubt_of_any() 
     )
     .await;
     let admin = token(&fleet, "ada", "*", &[Scope::Read, Scope::Admin], "*").await;
-    let of_tenant = token(&fleet, "bob", "beta", &Scope::ALL, "*").await;
+    let of_tenant = token(&fleet, "bob", "beta", Scope::ALL, "*").await;
     for held in [&operator, &admin, &of_tenant] {
         known(web, held).await;
     }

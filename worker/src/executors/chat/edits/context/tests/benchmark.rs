@@ -2,6 +2,25 @@
 
 use super::{super::super::summary::NeededSummary, *};
 
+/// A message of somebody who talks.
+fn talk(words: &str, n: usize) -> Value {
+    let text = words.repeat(1_024 / words.len());
+    json!({"role": if n.is_multiple_of(2) { "user" } else { "assistant" }, "content": text})
+}
+
+/// A message of somebody who calls tools.
+fn calls(words: &str, n: usize) -> Value {
+    let text = words.repeat(2_048 / words.len());
+    let call = json!({"id": format!("c{}", n / 2), "type": "function", "function": {"name": "look", "arguments": "{}"}});
+    match n % 2 {
+        _ if n == 0 => json!({"role": "user", "content": "go"}),
+        1 => json!({"role": "assistant", "tool_calls": [call]}),
+        _ => {
+            json!({"role": "tool", "tool_call_id": format!("c{}", (n - 1) / 2), "content": text})
+        }
+    }
+}
+
 /// `cargo nextest run --release -p worker --run-ignored only -E 'test(a_mebibyte)' --no-capture` prints the ratios.
 #[test]
 #[ignore = "a benchmark"]
@@ -14,26 +33,12 @@ fn a_mebibyte_takes_so_many_times_its_parsing() {
         });
         times.min().unwrap()
     };
-    let talk = |words: &str, n: usize| {
-        let text = words.repeat(1_024 / words.len());
-        json!({"role": if n % 2 == 0 { "user" } else { "assistant" }, "content": text})
-    };
-    let calls = |words: &str, n: usize| {
-        let text = words.repeat(2_048 / words.len());
-        let call = json!({"id": format!("c{}", n / 2), "type": "function", "function": {"name": "look", "arguments": "{}"}});
-        match n % 2 {
-            _ if n == 0 => json!({"role": "user", "content": "go"}),
-            1 => json!({"role": "assistant", "tool_calls": [call]}),
-            _ => {
-                json!({"role": "tool", "tool_call_id": format!("c{}", (n - 1) / 2), "content": text})
-            }
-        }
-    };
-    let conversations: [(&str, &dyn Fn(&str, usize) -> Value); 4] = [
-        ("word and word ", &talk),
-        ("天气很好今天 ", &talk),
-        ("17, -- 3.5 ", &talk),
-        ("{\"result\": 17} ", &calls),
+    type Said = fn(&str, usize) -> Value;
+    let conversations: [(&str, Said); 4] = [
+        ("word and word ", talk),
+        ("天气很好今天 ", talk),
+        ("17, -- 3.5 ", talk),
+        ("{\"result\": 17} ", calls),
     ];
     for (words, said) in conversations {
         let messages: Vec<Value> = (0..1_025).map(|n| said(words, n)).collect();
