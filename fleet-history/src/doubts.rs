@@ -84,7 +84,7 @@ pub async fn inbox(
                     length(args::text) AS arguments_length, now() AS now
              FROM toolfleet.in_doubt d
              WHERE ($1::text IS NULL OR tenant = $1) AND ($4::uuid IS NULL OR call_id = $4)
-               AND ($5::text[] IS NULL OR tool LIKE ANY ($5))
+               AND ($5::text[] IS NULL OR tool LIKE ANY ($5)) AND ($6::text IS NULL OR tenant <> $6)
              ORDER BY since, call_id
              LIMIT $2) listed",
     )
@@ -93,6 +93,7 @@ pub async fn inbox(
     .bind(ARGUMENTS_SHOWN)
     .bind(wanted.call.map(|call| call.0))
     .bind(wanted.tools_like)
+    .bind(wanted.but_of)
     .fetch_all(pool)
     .await
     .map_err(|error| StoreError::from_sqlx("list calls in doubt", error))

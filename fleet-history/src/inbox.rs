@@ -7,6 +7,8 @@ use fleet::ids::{CallId, Label};
 pub struct InboxOf<'a> {
     /// Of this tenant; `None`: of all.
     pub tenant: Option<&'a Label>,
+    /// Of this one in no case.
+    pub but_of: Option<&'a str>,
     /// Of tools whose name is `LIKE` one of these; `None`: of all.
     pub tools_like: Option<&'a [String]>,
     /// This one alone.

@@ -127,7 +127,7 @@ pub async fn all(pool: &PgPool, wanted: InboxOf<'_>) -> Result<Vec<Row<ListedWai
                           WHERE d.call_id = w.call_id AND d.decision = 'approve' ORDER BY d.at) AS approved_by, now() AS now \
              FROM toolfleet.waiting w \
              WHERE ($1::text IS NULL OR w.tenant = $1) AND ($4::uuid IS NULL OR w.call_id = $4) \
-               AND ($5::text[] IS NULL OR w.tool LIKE ANY ($5)) \
+               AND ($5::text[] IS NULL OR w.tool LIKE ANY ($5)) AND ($6::text IS NULL OR w.tenant <> $6) \
              ORDER BY w.until, w.call_id \
              LIMIT $2) listed",
     )
@@ -136,6 +136,7 @@ pub async fn all(pool: &PgPool, wanted: InboxOf<'_>) -> Result<Vec<Row<ListedWai
     .bind(crate::doubts::ARGUMENTS_SHOWN)
     .bind(wanted.call.map(|call| call.0))
     .bind(wanted.tools_like)
+    .bind(wanted.but_of)
     .fetch_all(pool)
     .await
     .map_err(|error| StoreError::from_sqlx("list calls that wait", error))

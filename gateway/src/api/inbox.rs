@@ -43,6 +43,7 @@ pub(super) async fn waiting(
 /// What somebody asks for, and may see of it.
 struct Seen {
     tenant: Option<Label>,
+    but_of: Option<&'static str>,
     tools_like: Option<Vec<String>>,
     call: Option<CallId>,
     limit: i64,
@@ -54,6 +55,7 @@ impl Seen {
         let tenant = asked.looks_at(principal)?;
         let query = asked.query(&["call", "limit"])?;
         Ok(Self {
+            but_of: principal.hidden_tenant(),
             tenant,
             tools_like: principal.tools_like(),
             call: query.value("call", ID)?,
@@ -64,6 +66,7 @@ impl Seen {
     fn wanted(&self) -> InboxOf<'_> {
         InboxOf {
             tenant: self.tenant.as_ref(),
+            but_of: self.but_of,
             tools_like: self.tools_like.as_deref(),
             call: self.call,
             limit: self.limit,

@@ -110,8 +110,13 @@ impl Principal {
     pub(crate) fn sees(&self, reached: Option<&Label>, tenant: &str) -> bool {
         match reached {
             Some(reached) => reached.as_str() == tenant,
-            None => tenant != mcp::OPERATORS || self.has_one(&[Scope::Admin]),
+            None => self.hidden_tenant() != Some(tenant),
         }
+    }
+
+    /// The tenant whose calls it does not see where it looks at all: that of operators, without the scope `admin`.
+    pub(crate) fn hidden_tenant(&self) -> Option<&'static str> {
+        (!self.has_one(&[Scope::Admin])).then_some(mcp::OPERATORS)
     }
 
     /// Whether it may look at every tenant.

@@ -77,8 +77,8 @@ type SharedAnswer = Arc<OnceCell<Result<Answered, Refused>>>;
 pub(super) struct OwnApi {
     endpoints: Router,
     kept: Mutex<HashMap<String, OwnAnswer>>,
-    /// Since when the store is away, and what was said of that.
-    away: Mutex<Option<(Instant, Refused)>>,
+    /// To whom the store did not answer last, by their rights, when, and what was said of that.
+    away: Mutex<Option<(String, Instant, Refused)>>,
 }
 
 #[derive(Debug)]
@@ -119,7 +119,7 @@ impl OwnApi {
         visitor: &Visitor,
         path: &str,
     ) -> Result<Answered, Refused> {
-        if let Some(refused) = self.away() {
+        if let Some(refused) = self.away(visitor) {
             return Err(refused);
         }
         let asking = self.asking(visitor, path);
@@ -129,7 +129,7 @@ impl OwnApi {
             && refused.code() == Code::StoreUnavailable
         {
             let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
-            *away = Some((Instant::now(), refused.clone()));
+            *away = Some((rights(visitor), Instant::now(), refused.clone()));
         }
         let too_large = |answered: &Answered| answered.body.len() > KEPT_BYTES_MAX;
         if answered.as_ref().map_or(true, too_large) {
@@ -239,11 +239,12 @@ impl OwnApi {
         }
     }
 
-    /// What was said, where the store has not answered just now.
-    fn away(&self) -> Option<Refused> {
+    /// What was said, where the store has not answered just now. Who has other rights asks for themselves: a look that is too much for the
+    /// store takes nobody else's page away.
+    fn away(&self, visitor: &Visitor) -> Option<Refused> {
         let away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
-        let (since, refused) = away.as_ref()?;
-        (since.elapsed() < AWAY).then(|| refused.clone())
+        let (of, since, refused) = away.as_ref()?;
+        (since.elapsed() < AWAY && *of == rights(visitor)).then(|| refused.clone())
     }
 
     fn asking(&self, visitor: &Visitor, path: &str) -> SharedAnswer {

@@ -27,12 +27,8 @@ pub(super) fn breaker(visitor: &Visitor, word: &str) -> Markup {
     }
 }
 
-/// A word in the colours of a state, which says more than that.
-pub(super) fn marked(state: &str, told: &str) -> Markup {
-    dotted(state, told)
-}
-
-fn dotted(word: &str, told: &str) -> Markup {
+/// A dot in the colour of a state, and words.
+pub(super) fn dotted(word: &str, told: &str) -> Markup {
     html! {
         span class={ "state state-" (class(word)) } {
             span.dot aria-hidden="true" {}

@@ -4,5 +4,6 @@
 mod browser;
 mod corpus;
 mod decisions;
+mod inbox;
 mod signing_in;
 mod tools;

@@ -181,7 +181,7 @@ fn row(
         tr data-key=(tool.name) {
             td {
                 a href=(visitor.link(&format!("/console/tools/{}", tool.name))) { (tool.name) }
-                @if held_up.is_paused(&tool.name) { " " (shown::marked("held", visitor.say(words::PAUSED))) }
+                @if held_up.is_paused(&tool.name) { " " (shown::dotted("held", visitor.say(words::PAUSED))) }
                 @if let Some(state) = held_up.breaker(&tool.name) { " " (shown::breaker(visitor, state)) }
                 @if let Some((server, its)) = served {
                     div.why {
@@ -198,7 +198,7 @@ fn row(
             td.number {
                 @if let Some(used) = used { (used.succeeded * 100 / used.calls.max(1)) " %" }
                 @if failed > 0 {
-                    div { a href=(visitor.link(&format!("/console?state=failed&tool={}", tool.name))) { (shown::marked("failed", visitor.say(words::FAILED))) } }
+                    div { a href=(visitor.link(&format!("/console?state=failed&tool={}", tool.name))) { (shown::dotted("failed", visitor.say(words::FAILED))) } }
                 }
             }
             td.number { @if let Some(Used { p50_ms: Some(half), p95_ms: Some(most), .. }) = used { (half) " / " (most) " ms" } }
