@@ -19,8 +19,6 @@ const ARGUMENTS_SHOWN: usize = 200;
 pub struct ListedCall {
     /// The call.
     pub call_id: String,
-    /// Its tenant.
-    pub tenant: String,
     /// Its tool.
     pub tool: String,
     /// Its state.

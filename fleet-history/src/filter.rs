@@ -28,6 +28,8 @@ pub struct Filter {
     pub outcome: Option<CallOutcome>,
     /// Of this tenant.
     pub tenant: Option<Label>,
+    /// Of this tenant in no case.
+    pub but_of: Option<&'static str>,
     /// Of this session.
     pub session: Option<Label>,
     /// Of this run.
@@ -113,6 +115,9 @@ pub(crate) fn conditions(statement: &mut QueryBuilder<Postgres>, filter: &Filter
                 .push(format_args!(" AND {column} = "))
                 .push_bind(word.to_owned());
         }
+    }
+    if let Some(tenant) = filter.but_of {
+        statement.push(" AND tenant <> ").push_bind(tenant);
     }
     if let Some(code) = filter.last_code {
         last_code(statement, code, filter.state);

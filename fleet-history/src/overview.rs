@@ -69,12 +69,16 @@ pub struct UsedTool {
     pub changed: i64,
 }
 
-/// How the tools were used in the last hour by a tenant, or by all: of the newest [`USAGE_CALLS`].
+/// How the tools were used in the last hour by a tenant, or by all but one: of the newest [`USAGE_CALLS`].
 ///
 /// # Errors
 ///
 /// The view cannot be read.
-pub async fn usage(pool: &PgPool, tenant: Option<&Label>) -> Result<Vec<UsedTool>, StoreError> {
+pub async fn usage(
+    pool: &PgPool,
+    tenant: Option<&Label>,
+    but_of: Option<&str>,
+) -> Result<Vec<UsedTool>, StoreError> {
     let now = crate::calls::now(pool).await?;
     sqlx::query_as(
         "SELECT tool, count(*) AS calls, count(*) FILTER (WHERE outcome = 'success') AS succeeded,
@@ -83,12 +87,13 @@ pub async fn usage(pool: &PgPool, tenant: Option<&Label>) -> Result<Vec<UsedTool
                 count(*) FILTER (WHERE error->>'code' = 'tool_changed') AS changed
          FROM (SELECT tenant, tool, outcome, run_ms, error FROM toolfleet.calls
                WHERE NOT open AND call_id >= $1 ORDER BY call_id DESC LIMIT $2) newest
-         WHERE $3::text IS NULL OR tenant = $3
+         WHERE ($3::text IS NULL OR tenant = $3) AND ($4::text IS NULL OR tenant <> $4)
          GROUP BY tool ORDER BY tool",
     )
     .bind(first_id(now - Duration::hours(1)))
     .bind(USAGE_CALLS)
     .bind(tenant.map(Label::as_str))
+    .bind(but_of)
     .fetch_all(pool)
     .await
     .map_err(|error| StoreError::from_sqlx("count what tools were used", error))
@@ -121,25 +126,30 @@ pub fn sums<'a>(
     sums
 }
 
-/// Of a tenant, or of all.
+/// Of a tenant, or of all but one.
 ///
 /// # Errors
 ///
 /// The view cannot be read.
-pub async fn overview(pool: &PgPool, tenant: Option<&Label>) -> Result<Overview, StoreError> {
+pub async fn overview(
+    pool: &PgPool,
+    tenant: Option<&Label>,
+    but_of: Option<&str>,
+) -> Result<Overview, StoreError> {
     let now = crate::calls::now(pool).await?;
     let open = sqlx::query_as(
         "SELECT tool, state, count(*) AS calls FROM (
              SELECT tool, CASE WHEN held THEN 'held' ELSE state END AS state
-             FROM toolfleet.calls WHERE open AND ($1::text IS NULL OR tenant = $1) LIMIT $2) newest
+             FROM toolfleet.calls WHERE open AND ($1::text IS NULL OR tenant = $1) AND ($3::text IS NULL OR tenant <> $3) LIMIT $2) newest
          GROUP BY tool, state",
     )
     .bind(tenant.map(Label::as_str))
     .bind(OPEN_MAX)
+    .bind(but_of)
     .fetch_all(pool)
     .await
     .map_err(|error| StoreError::from_sqlx("count open calls", error))?;
-    let minutes = minutes(now, tenant)
+    let minutes = minutes(now, tenant, but_of)
         .build_query_as()
         .fetch_all(pool)
         .await
@@ -148,7 +158,11 @@ pub async fn overview(pool: &PgPool, tenant: Option<&Label>) -> Result<Overview,
 }
 
 /// A bounded part for each minute: by ids, which lead to the days and, within them, to the rows.
-fn minutes(now: OffsetDateTime, tenant: Option<&Label>) -> QueryBuilder<Postgres> {
+fn minutes(
+    now: OffsetDateTime,
+    tenant: Option<&Label>,
+    but_of: Option<&str>,
+) -> QueryBuilder<Postgres> {
     let this_one = now - Duration::nanoseconds(nanos_into_the_minute(now));
     let mut statement = QueryBuilder::new("SELECT minute, tool, came_to, count(*) AS calls FROM (");
     for ago in 0..MINUTES {
@@ -176,6 +190,11 @@ fn minutes(now: OffsetDateTime, tenant: Option<&Label>) -> QueryBuilder<Postgres
         statement
             .push(" AND tenant = ")
             .push_bind(tenant.as_str().to_owned());
+    }
+    if let Some(but_of) = but_of {
+        statement
+            .push(" AND tenant <> ")
+            .push_bind(but_of.to_owned());
     }
     statement.push(" GROUP BY minute, tool, came_to ORDER BY minute");
     statement

@@ -21,7 +21,12 @@ pub(super) async fn overview(
     let principal = asked.by(&[Scope::Read])?;
     let tenant = asked.looks_at(principal)?;
     asked.query(&[])?;
-    let found = looked(overview::overview(&gateway.views, tenant.as_ref())).await?;
+    let found = looked(overview::overview(
+        &gateway.views,
+        tenant.as_ref(),
+        principal.hidden_tenant(),
+    ))
+    .await?;
     let told = told(&found, |tool| principal.may_use(tool));
     Ok(answer::plain(
         told.to_string(),
@@ -38,7 +43,12 @@ pub(super) async fn usage(
     let principal = asked.by(&[Scope::Read])?;
     let tenant = asked.looks_at(principal)?;
     asked.query(&[])?;
-    let mut found = looked(overview::usage(&gateway.views, tenant.as_ref())).await?;
+    let mut found = looked(overview::usage(
+        &gateway.views,
+        tenant.as_ref(),
+        principal.hidden_tenant(),
+    ))
+    .await?;
     found.retain(|used| principal.may_use(&used.tool));
     let told = json!({ "tools": found }).to_string();
     Ok(answer::plain(told, Speaker::Gateway, StatusCode::OK))

@@ -26,6 +26,8 @@ use crate::{
     refusal::Refused, state::Gateway, views::looked,
 };
 
+/// The most versions of a page: each has its manifest, which may be 256 KiB.
+const VERSIONS_MAX: i64 = 50;
 const VERSION: Message = Message::fixed("a version", "是版本号");
 
 /// The versions, the newest first.
@@ -40,7 +42,7 @@ pub(super) async fn versions(
         .map_err(|bad| Refused::name(Code::InvalidToolName, &bad))?;
     principal.may_call(&tool)?;
     let query = asked.query(&["before", "limit"])?;
-    let limit = page::limit(&query)?;
+    let limit = page::limit(&query)?.min(VERSIONS_MAX);
     let before: Option<i32> = query.value("before", VERSION)?;
     let found = looked(tools::versions(&gateway.views, &tool, before, limit)).await?;
     let newest = found.first().and_then(|row| row.read().ok());

@@ -183,6 +183,15 @@ async fn who_looks_after_all_tenants_sees_and_settles_what_is_in_doubt_of_any() 
     assert_eq!(own["state"], "in_doubt", "{own}");
     let own = own["call_id"].as_str().unwrap();
     let story = format!("/v1/history/{own}");
+    // Nor does the place of a next page tell of them, or that a text is in one.
+    for path in ["/v1/history?limit=1", "/v1/history?limit=1&text=b"] {
+        let hidden = of_all(path, &operator).await.json();
+        assert!(!hidden.to_string().contains(own), "{path}: {hidden}");
+    }
+    let counted = of_all("/v1/overview", &operator).await.json();
+    assert_eq!(counted["open"]["in_doubt"], json!(null), "{counted}");
+    let counted = of_all("/v1/overview", &admin).await.json();
+    assert_eq!(counted["open"]["in_doubt"], 1, "{counted}");
     for path in ["/v1/doubts", "/v1/history", &story] {
         let seen = of_all(path, &admin).await.text();
         let hidden = of_all(path, &operator).await.text();
