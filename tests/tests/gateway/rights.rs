@@ -6,6 +6,7 @@ use fleet_tests::{
     fleet::{Fleet, Spec, built},
     invariants,
     shipped::User,
+    wait::until_so,
     web::Web,
     witness::Witness,
 };
@@ -161,7 +162,7 @@ async fn follows(fleet: &Fleet, web: Web, held: &Held) {
         let telling = teller.connection().publish(subject, payload.clone().into());
         telling.await.unwrap();
     }
-    teller.connection().flush().await.unwrap();
+    until_kept(fleet, "toolfleet.v1.default.event.much.199").await;
     let mut much = EventSource::open(with(following(web, "much", "?from=start"), held)).await;
     assert_eq!(much.take(200).await.len(), 200);
     let log = fleet.shipped_log();
@@ -170,4 +171,17 @@ async fn follows(fleet: &Fleet, web: Web, held: &Held) {
         .filter(|line| line.contains("Violation"))
         .collect();
     assert!(denied.is_empty(), "{denied:?}");
+}
+
+/// Waits until the stream has an event under this subject: what comes after a reader has begun, the reader has to take
+/// as soon as it comes.
+async fn until_kept(fleet: &Fleet, subject: &str) {
+    let reader = fleet.client_of(User::Gateway).await;
+    let jetstream = async_nats::jetstream::new(reader.connection().clone());
+    let stream = jetstream.get_stream("TOOLFLEET_EVENTS").await.unwrap();
+    until_so("the last event to be kept", async || {
+        let kept = stream.get_last_raw_message_by_subject(subject).await;
+        kept.is_ok()
+    })
+    .await;
 }
