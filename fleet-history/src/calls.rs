@@ -104,104 +104,17 @@ pub async fn result_of(
     Ok(found.flatten())
 }
 
-/// How many calls are looked through at a time.
-const LOOKED_THROUGH: i64 = 500;
-
-/// What a look through the texts of calls has found.
-#[derive(Debug)]
-pub struct FoundText {
-    /// The calls, the newest first.
-    pub calls: Vec<Row<ListedCall>>,
-    /// The oldest call that was looked through, where there may be older ones.
-    pub until: Option<String>,
-}
-
-/// The calls of a filter that have this text in their arguments or their result, as the views show them, or this trace id.
-///
-/// As many as the filter's limit, or as are found while it goes on. It reads the calls one by one, so it says how far it came.
-///
-/// # Errors
-///
-/// The view cannot be read.
-pub async fn calls_with_text(
-    pool: &PgPool,
-    filter: &Filter,
-    text: &str,
-    goes_on: impl Fn() -> bool,
-) -> Result<FoundText, StoreError> {
-    let most = usize::try_from(filter.limit).unwrap_or(0);
-    let mut found = FoundText {
-        calls: Vec::new(),
-        until: None,
-    };
-    let mut window = Filter {
-        limit: LOOKED_THROUGH,
-        ..filter.clone()
-    };
-    while found.calls.len() < most {
-        let (with_text, seen, oldest) = look_through(pool, &window, text).await?;
-        found.calls.extend(with_text);
-        found.until = oldest.clone().filter(|_| seen == LOOKED_THROUGH);
-        let Some(oldest) = oldest.filter(|_| seen == LOOKED_THROUGH) else {
-            break;
-        };
-        window.before = oldest.parse().ok();
-        if !goes_on() {
-            break;
-        }
-    }
-    if found.calls.len() > most {
-        found.calls.truncate(most);
-        let last = found.calls.last().and_then(|row| row.read().ok());
-        found.until = last.map(|call| call.call_id);
-    }
-    Ok(found)
-}
-
-/// Those of a window that have it, how many calls the window has, and its oldest.
-async fn look_through(
-    pool: &PgPool,
-    window: &Filter,
-    text: &str,
-) -> Result<(Vec<Row<ListedCall>>, i64, Option<String>), StoreError> {
-    let mut statement = QueryBuilder::new(
-        "WITH newest AS MATERIALIZED (SELECT call_id, args::text AS args_text, result::text AS result_text, trace_id
-             FROM toolfleet.calls WHERE true",
-    );
-    conditions_of_calls(&mut statement, window);
-    statement.push(" ORDER BY call_id DESC LIMIT ");
-    statement.push_bind(window.limit).push(
-        ") SELECT coalesce(array_agg(call_id ORDER BY call_id DESC) FILTER (WHERE strpos(args_text, ",
-    );
-    statement
-        .push_bind(text.to_owned())
-        .push(") > 0 OR strpos(result_text, ")
-        .push_bind(text.to_owned())
-        .push(") > 0 OR trace_id = ")
-        .push_bind(text.to_owned())
-        .push("), '{}'), count(*), min(call_id::text) FROM newest");
-    let looked: (Vec<uuid::Uuid>, i64, Option<String>) = statement
-        .build_query_as()
-        .fetch_one(pool)
-        .await
-        .map_err(|error| StoreError::from_sqlx("look through calls", error))?;
-    let (ids, seen, oldest) = looked;
-    if ids.is_empty() {
-        return Ok((Vec::new(), seen, oldest));
-    }
-    let mut listing = QueryBuilder::new("");
-    write_of(&mut listing, window, Some(ids));
-    let listed = listing.build_query_scalar().fetch_all(pool).await;
-    let listed = listed.map_err(|error| StoreError::from_sqlx("list calls", error))?;
-    Ok((listed, seen, oldest))
-}
-
 /// Appends the statement for this filter. Its plan is a promise, which a test checks.
 pub fn write(statement: &mut QueryBuilder<Postgres>, filter: &Filter) {
     write_of(statement, filter, None);
 }
 
-fn write_of(statement: &mut QueryBuilder<Postgres>, filter: &Filter, ids: Option<Vec<uuid::Uuid>>) {
+/// Appends the statement for this filter, of these calls alone where they are given.
+pub(crate) fn write_of(
+    statement: &mut QueryBuilder<Postgres>,
+    filter: &Filter,
+    ids: Option<Vec<uuid::Uuid>>,
+) {
     statement.push("SELECT row_to_json(listed)::text FROM (");
     if filter.shows_arguments {
         // Looked up for the rows that are listed alone.

@@ -60,6 +60,31 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// Whether the history has an index that leads to the calls that are meant and to few others.
+    pub(crate) const fn has_an_index(&self) -> bool {
+        self.session.is_some() || self.run.is_some() || self.code.is_some()
+    }
+
+    /// Whether calls are read that are not meant, to find those that are.
+    pub(crate) fn reads_others(&self) -> bool {
+        let Self {
+            tool,
+            queue,
+            state,
+            outcome,
+            tenant,
+            but_of,
+            last_code,
+            args,
+            results,
+            ..
+        } = self;
+        let by_word = tool.is_some() || queue.is_some() || tenant.is_some() || but_of.is_some();
+        let by_end = state.is_some() || outcome.is_some() || last_code.is_some();
+        let by_value = !args.is_empty() || !results.is_empty();
+        (by_word || by_end || by_value) && !self.has_an_index()
+    }
+
     /// The calls of a retry as they were fixed when it first began, of a filter with the same flags.
     #[must_use]
     pub fn of_retry(self, begun: &BulkRetry) -> Self {
@@ -85,9 +110,14 @@ pub struct ValueAt {
 /// before the call is committed.
 const DRIFT_MAX: Duration = Duration::minutes(5);
 
-/// The same as [`conditions`] for the view `toolfleet.calls` itself, of which the half without calls of that state is not read.
+/// The same as [`conditions`] for the view `toolfleet.calls` itself.
 pub(crate) fn conditions_of_calls(statement: &mut QueryBuilder<Postgres>, filter: &Filter) {
     conditions(statement, filter);
+    half(statement, filter);
+}
+
+/// Of the view `toolfleet.calls` the half without calls of that state is not read.
+pub(crate) fn half(statement: &mut QueryBuilder<Postgres>, filter: &Filter) {
     if let Some(state) = filter.state {
         statement.push(if state.is_terminal() {
             " AND NOT open"
@@ -99,6 +129,12 @@ pub(crate) fn conditions_of_calls(statement: &mut QueryBuilder<Postgres>, filter
 
 /// Appends the conditions, each behind an `AND`, for a view with the columns of `toolfleet.calls` that they name.
 pub(crate) fn conditions(statement: &mut QueryBuilder<Postgres>, filter: &Filter) {
+    properties(statement, filter);
+    bounds(statement, filter);
+}
+
+/// What the calls themselves are like.
+pub(crate) fn properties(statement: &mut QueryBuilder<Postgres>, filter: &Filter) {
     let words = [
         ("tool", filter.tool.as_ref().map(ToolName::as_str)),
         ("queue", filter.queue.as_ref().map(QueueName::as_str)),
@@ -131,6 +167,10 @@ pub(crate) fn conditions(statement: &mut QueryBuilder<Postgres>, filter: &Filter
             .push_bind(at.value.clone())
             .push("::jsonb");
     }
+}
+
+/// Between which moments and which calls they are.
+pub(crate) fn bounds(statement: &mut QueryBuilder<Postgres>, filter: &Filter) {
     // The time of acceptance decides; the ids lead to the days and, within them, to the rows.
     if let Some(since) = filter.since {
         statement.push(" AND accepted_at >= ").push_bind(since);

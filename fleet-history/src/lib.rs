@@ -9,6 +9,7 @@
 //! last_code  what their last attempts came to, as a person looks for it
 //! filter     which calls a person means
 //! calls      the list of them
+//! look       those that no index leads to, window by window
 //! overview   how many there are, and what became of the newest
 //! bulk       what many calls are, page by page, and which of them a bulk operation leaves alone
 //! dead       the dead letters, in groups of one cause
@@ -44,6 +45,8 @@ pub mod filter;
 mod attempts_max;
 
 pub mod calls;
+
+pub mod look;
 
 pub mod overview;
 

@@ -10,7 +10,7 @@ use crate::filter::first_id;
 /// How many minutes are looked at.
 pub const MINUTES: i64 = 10;
 /// How many calls of each minute are looked at: the newest.
-pub const CALLS_OF_A_MINUTE: i64 = 2_000;
+pub const CALLS_OF_A_MINUTE: i64 = 1_000;
 /// How many open calls are counted.
 pub const OPEN_MAX: i64 = 100_000;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fleet::{ids::CallId, store::StoreError};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use sqlx::{PgPool, QueryBuilder};
+use sqlx::{PgPool, Postgres, QueryBuilder};
 use time::OffsetDateTime;
 
 use crate::{attempts_max, row::Row};
@@ -13,7 +13,12 @@ use crate::{attempts_max, row::Row};
 /// The columns of a call, each as the JSON of its value.
 pub type CallColumns = BTreeMap<String, Box<RawValue>>;
 
-/// One call's story, with at most 100 attempts and 500 moves.
+/// How many attempts and how many moves a story has at most: so many of the first, and so many of the last.
+pub const ATTEMPTS: (i64, i64) = (20, 80);
+/// As [`ATTEMPTS`].
+pub const EVENTS: (i64, i64) = (100, 400);
+
+/// One call's story, with at most [`ATTEMPTS`] and [`EVENTS`].
 #[derive(Debug, sqlx::FromRow)]
 pub struct Story {
     /// A row of `calls`.
@@ -24,6 +29,10 @@ pub struct Story {
     pub events: Row<Vec<CallEvent>>,
     /// How many attempts its tool allows.
     pub attempts_max: Option<i32>,
+    /// How many rows `attempts` has of it.
+    pub attempts_in_all: i64,
+    /// How many rows `call_events` has of it.
+    pub events_in_all: i64,
 }
 
 /// A row of `attempts`.
@@ -104,18 +113,41 @@ pub struct EventDetails {
 /// The views cannot be read.
 pub async fn story(pool: &PgPool, call: CallId) -> Result<Option<Story>, StoreError> {
     let mut statement = QueryBuilder::new(
-        "SELECT row_to_json(c)::text AS call,
-                (SELECT coalesce(json_agg(a ORDER BY a.number, a.late), '[]')::text
-                 FROM (SELECT * FROM toolfleet.attempts WHERE call_id = $1 ORDER BY number LIMIT 100) a) AS attempts,
-                (SELECT coalesce(json_agg(e ORDER BY e.revision), '[]')::text
-                 FROM (SELECT * FROM toolfleet.call_events WHERE call_id = $1 ORDER BY revision LIMIT 500) e) AS events, ",
+        "SELECT row_to_json(c)::text AS call, a.told AS attempts, a.in_all AS attempts_in_all, e.told AS events, e.in_all AS events_in_all, ",
     );
     attempts_max::write(&mut statement, "c");
-    statement.push(" AS attempts_max FROM toolfleet.calls c WHERE c.call_id = ");
+    statement.push(" AS attempts_max FROM toolfleet.calls c");
+    for (name, view, order, shown) in [
+        ("a", "attempts", "number, late", ATTEMPTS),
+        ("e", "call_events", "revision", EVENTS),
+    ] {
+        both_ends(&mut statement, call, (name, view, order), shown);
+    }
     statement
+        .push(" WHERE c.call_id = ")
         .push_bind(call.0)
         .build_query_as()
         .fetch_optional(pool)
         .await
         .map_err(|error| StoreError::from_sqlx("read a call", error))
+}
+
+/// Appends the first and the last rows that a view has of the call in this order, and how many it has.
+fn both_ends(
+    statement: &mut QueryBuilder<Postgres>,
+    call: CallId,
+    (name, view, order): (&str, &str, &str),
+    (first, last): (i64, i64),
+) {
+    statement
+        .push(format_args!(
+            " CROSS JOIN LATERAL (
+                 SELECT coalesce(json_agg(of_all.found ORDER BY place) FILTER (WHERE place <= {first} OR place > of_all.in_all - {last}), '[]')::text
+                            AS told,
+                        count(*) AS in_all
+                 FROM (SELECT found, row_number() OVER (ORDER BY {order}) AS place, count(*) OVER () AS in_all
+                       FROM toolfleet.{view} found WHERE call_id = "
+        ))
+        .push_bind(call.0)
+        .push(format_args!(") of_all) {name}"));
 }

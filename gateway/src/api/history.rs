@@ -14,9 +14,10 @@ use fleet::{
 };
 use fleet_history::{
     Row,
-    calls::{self, FoundText, ListedCall},
+    calls::{self, ListedCall},
     explain::{self, Explanation, Facts},
     filter::Filter,
+    look::{Found, look},
     story::{Story, story},
 };
 use serde_json::{Value, json, value::RawValue};
@@ -41,8 +42,8 @@ const SEARCHED: Message = Message::fixed(
     "this gateway looks through the texts of calls for somebody else at the moment",
     "这个网关正在为其他人查找调用中的文本",
 );
-/// How long a look through texts takes at most: with the last part of it the statements' own two seconds more.
-const LOOK_MAX: std::time::Duration = std::time::Duration::from_secs(2);
+/// How long calls are looked through at most: with the last part of it the statements' own two seconds more.
+const WITHIN_MAX_MS: u64 = 2_000;
 /// How far a look goes back that does not say how far.
 const BACK: Duration = Duration::hours(24);
 
@@ -65,6 +66,7 @@ pub(super) async fn list(
         "arguments",
         "why",
         "text",
+        "within_ms",
     ])?;
     let mut filter = filter(&query, principal)?;
     filter.tenant = reached;
@@ -75,33 +77,19 @@ pub(super) async fn list(
         let end = filter.until.unwrap_or(now);
         filter.since = Some(end.saturating_sub(BACK));
     }
-    let found = match query.text("text") {
-        Some(text) => {
-            let Ok(_alone) = gateway.text_search.try_acquire() else {
-                return Err(Refused::later(Code::Overloaded, SEARCHED));
-            };
-            let until = Instant::now() + LOOK_MAX;
-            let goes_on = || Instant::now() < until;
-            looked_long(calls::calls_with_text(
-                &gateway.views,
-                &filter,
-                text,
-                goes_on,
-            ))
-            .await?
-        }
-        None => {
-            let calls = looked(calls::calls(&gateway.views, &filter)).await?;
-            let last = calls.last().and_then(|row| row.read().ok());
-            let last = last.filter(|_| page::is_full(&calls, filter.limit));
-            let until = last.map(|call| call.call_id);
-            FoundText { calls, until }
-        }
+    let within = within(&query)?;
+    let text = query.text("text");
+    let _alone = match text.map(|_| gateway.text_search.try_acquire()) {
+        Some(Err(_busy)) => return Err(Refused::later(Code::Overloaded, SEARCHED)),
+        Some(Ok(alone)) => Some(alone),
+        None => None,
     };
-    let FoundText {
+    let end = Instant::now() + within;
+    let looking = look(&gateway.views, &filter, text, || Instant::now() < end);
+    let Found {
         calls: found,
         until,
-    } = found;
+    } = looked_long(looking).await?;
     let before = until.map_or_else(|| "null".to_owned(), |call| format!("\"{call}\""));
     let rows = match query.value("why", BOOLEAN)? {
         Some(true) => explained(&gateway, &found).await?,
@@ -164,10 +152,12 @@ pub(super) async fn one(
         attempts,
         events,
         attempts_max,
+        attempts_in_all,
+        events_in_all,
     } = &story;
     let over = over(attempts.json());
     let page = format!(
-        "{{\"call\":{},\"attempts\":{},\"events\":{},\"attempts_max\":{}}}",
+        "{{\"call\":{},\"attempts\":{},\"events\":{},\"attempts_max\":{},\"attempts_in_all\":{attempts_in_all},\"events_in_all\":{events_in_all}}}",
         call.json(),
         rows_told(attempts.json(), &over),
         rows_told(events.json(), &over),
@@ -245,6 +235,15 @@ fn text(story: &Story, name: &str) -> Option<String> {
     serde_json::from_str(columns.get(name)?.get()).ok()
 }
 
+/// How long calls may be looked through.
+fn within(query: &Query) -> Result<std::time::Duration, Refused> {
+    let within = query.value("within_ms", MILLIS)?.unwrap_or(WITHIN_MAX_MS);
+    if (1..=WITHIN_MAX_MS).contains(&within) {
+        return Ok(std::time::Duration::from_millis(within));
+    }
+    Err(Refused::new(Code::InvalidArguments, WITHIN))
+}
+
 fn filter(query: &Query, principal: &Principal) -> Result<Filter, Refused> {
     let (tool, limit) = (page::tool(query, principal)?, page::limit(query)?);
     Ok(Filter {
@@ -270,6 +269,8 @@ const LABEL: Message = Message::fixed(
     "是 1 到 64 个字符，只能用 A-Z、a-z、0-9、_ 和 -",
 );
 const ID: Message = Message::fixed("a call id", "是 call_id");
+const MILLIS: Message = Message::fixed("a whole number", "是整数");
+const WITHIN: Message = Message::fixed("within_ms must be 1 to 2000", "within_ms 必须是 1 到 2000");
 const BOOLEAN: Message = Message::fixed("true or false", "是 true 或 false");
 
 /// The states of calls that do not run.

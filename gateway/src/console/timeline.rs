@@ -30,8 +30,19 @@ pub(super) struct Clocks<'a> {
     /// When its next attempt may begin.
     pub(super) not_before: Option<OffsetDateTime>,
     pub(super) deadline: Option<OffsetDateTime>,
-    /// How long each attempt may take, in their order.
-    pub(super) timeouts: &'a [Option<Duration>],
+    /// How long attempts may take, each with its number, from 1.
+    pub(super) timeouts: &'a [(usize, Duration)],
+    /// Where moves are left out.
+    pub(super) gap: Option<Gap>,
+}
+
+/// Moves that are left out.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Gap {
+    /// How many moves are before it.
+    pub(super) behind: usize,
+    /// How many attempts begin within it.
+    pub(super) attempts: usize,
 }
 
 /// In what a call spent its time.
@@ -89,7 +100,10 @@ pub(super) struct Bar {
 pub(super) fn bars(moves: &[Moved<'_>], clocks: &Clocks<'_>) -> Vec<Bar> {
     let mut bars: Vec<Bar> = Vec::new();
     let mut attempts = 0_usize;
-    for moved in moves {
+    for (place, moved) in moves.iter().enumerate() {
+        if let Some(gap) = clocks.gap.filter(|gap| gap.behind == place) {
+            attempts += gap.attempts;
+        }
         if moved.from == Some(moved.to) {
             if moved.reason.starts_with("probe") {
                 let lane = attempts.saturating_sub(1);
@@ -126,8 +140,11 @@ pub(super) fn bars(moves: &[Moved<'_>], clocks: &Clocks<'_>) -> Vec<Bar> {
         };
         let bound = match kind {
             BarKind::Attempt => {
-                let timeout = clocks.timeouts.get(lane).copied().flatten();
-                timeout.map(|timeout| moved.at + timeout)
+                let timeout = clocks
+                    .timeouts
+                    .iter()
+                    .find(|(number, _)| *number == attempts);
+                timeout.map(|(_, timeout)| moved.at + *timeout)
             }
             _other => None,
         };
@@ -176,16 +193,21 @@ pub(super) fn drawn(visitor: &Visitor, bars: &[Bar], now: OffsetDateTime) -> Mar
         .max()
         .unwrap_or(now);
     let scale = Scale::new(first.from, end);
-    let lanes = bars.iter().map(|bar| bar.lane).max().unwrap_or(0) + 1;
-    let lanes = i64::try_from(lanes).unwrap_or(1);
-    let height = lanes * LANE;
+    let mut lanes: Vec<usize> = bars.iter().map(|bar| bar.lane).collect();
+    lanes.sort_unstable();
+    lanes.dedup();
+    let row_of = |lane: usize| {
+        let row = lanes.partition_point(|other| *other < lane);
+        i64::try_from(row).unwrap_or(0)
+    };
+    let height = i64::try_from(lanes.len()).unwrap_or(1) * LANE;
     let drawing = html! {
         svg.timeline viewBox=(format!("0 0 {} {height}", WIDTH + LABEL + 8)) aria-hidden="true" {
-            @for lane in 0..lanes {
-                rect.lane x=(LABEL) y=(lane * LANE + 2) width=(WIDTH) height=(LANE - 4) {}
-                text x="4" y=(lane * LANE + 18) { (lane + 1) }
+            @for lane in &lanes {
+                rect.lane x=(LABEL) y=(row_of(*lane) * LANE + 2) width=(WIDTH) height=(LANE - 4) {}
+                text x="4" y=(row_of(*lane) * LANE + 18) { (lane + 1) }
             }
-            @for bar in bars { (bar_drawn(visitor, bar, &scale, now)) }
+            @for bar in bars { (bar_drawn(visitor, bar, row_of(bar.lane), &scale, now)) }
         }
     };
     html! {
@@ -199,17 +221,16 @@ pub(super) fn drawn(visitor: &Visitor, bars: &[Bar], now: OffsetDateTime) -> Mar
     }
 }
 
-fn bar_drawn(visitor: &Visitor, bar: &Bar, scale: &Scale, now: OffsetDateTime) -> Markup {
-    let lane = i64::try_from(bar.lane).unwrap_or(0);
+fn bar_drawn(visitor: &Visitor, bar: &Bar, row: i64, scale: &Scale, now: OffsetDateTime) -> Markup {
     let (from, until) = (scale.x(bar.from), scale.x(bar.until.unwrap_or(now)));
-    let top = lane * LANE + 5;
+    let top = row * LANE + 5;
     html! {
         rect class={ "bar " (bar.kind.class()) } x=(from) y=(top) width=((until - from).max(3)) height=(LANE - 10) {
             title { (visitor.say(bar.kind.word())) " " (span(bar.until.unwrap_or(now) - bar.from)) }
         }
         @if let Some(bound) = bar.bound.filter(|bound| scale.has(*bound)) {
             @let x = scale.x(bound);
-            line.bound x1=(x) x2=(x) y1=(lane * LANE + 2) y2=(lane * LANE + LANE - 2) {}
+            line.bound x1=(x) x2=(x) y1=(row * LANE + 2) y2=(row * LANE + LANE - 2) {}
         }
     }
 }
@@ -271,14 +292,15 @@ mod tests {
     }
 
     fn clocks(now: i64) -> Clocks<'static> {
-        const TIMEOUTS: &[Option<Duration>] =
-            &[Some(Duration::seconds(10)), Some(Duration::seconds(10))];
+        const TIMEOUTS: &[(usize, Duration)] =
+            &[(1, Duration::seconds(10)), (2, Duration::seconds(10))];
         Clocks {
             now: at(now),
             is_held: false,
             not_before: None,
             deadline: Some(at(100)),
             timeouts: TIMEOUTS,
+            gap: None,
         }
     }
 
@@ -309,6 +331,29 @@ mod tests {
             ]
         );
         assert_eq!(bars[1].bound, Some(at(11)));
+    }
+
+    #[test]
+    fn attempts_that_are_left_out_have_their_numbers_and_no_lane() {
+        let moves = [
+            moved(0, None, "queued", "accepted"),
+            moved(1, Some("queued"), "running", "claimed"),
+            moved(70, Some("queued"), "running", "claimed"),
+            moved(80, Some("running"), "succeeded", "applied"),
+        ];
+        let gap = Some(Gap {
+            behind: 2,
+            attempts: 7,
+        });
+        let bars = bars(&moves, &Clocks { gap, ..clocks(90) });
+        assert_eq!(
+            told(&bars),
+            [
+                (0, BarKind::Queued, 0, Some(1)),
+                (0, BarKind::Attempt, 1, Some(70)),
+                (8, BarKind::Attempt, 70, Some(80)),
+            ]
+        );
     }
 
     #[test]

@@ -91,7 +91,7 @@ words! {
     BREAKER_HALF_OPEN: "half open", "试探中";
     BREAKER_CLOSED: "closed", "正常";
     MINUTES: "The last ten minutes, by outcome", "最近十分钟，按结果";
-    MINUTES_HINT: "Calls by the minute they came in, of the newest 2000 of each minute.", "按到达的分钟统计，每分钟只看最新的 2000 个调用。";
+    MINUTES_HINT: "Calls by the minute they came in, of the newest 1000 of each minute.", "按到达的分钟统计，每分钟只看最新的 1000 个调用。";
     MINUTE: "Minute", "分钟";
     CALLS: "Calls", "调用";
     WHEN: "When", "时间";
@@ -110,6 +110,8 @@ words! {
     ALL_CALLS: "All calls", "全部调用";
     NO_CALLS: "No calls here. Without a time the last 24 hours are looked at.", "没有调用。未指定时间时查看最近 24 小时。";
     OLDER: "Older calls", "更早的调用";
+    LOOKED_BACK_TO: "Looked through the calls back to", "已查找到此时刻为止的调用：";
+    LOOK_ON: "Look further back", "继续向前查找";
     WHY: "Why", "原因";
     TIMELINE: "Timeline", "时间线";
     TIMELINE_HINT: "One lane for each attempt; the broken line is the clock that bounds it.", "每次尝试一行；虚线是约束它的时限。";
@@ -138,6 +140,7 @@ words! {
     COPY_CLI: "As a command", "命令行形式";
     COPY_PYTHON: "As Python", "Python 形式";
     AGAIN: "To send it again", "再次发送";
+    LEFT_OUT: "Only the first and the last ones are shown. Between them left out:", "仅显示最早和最新的部分。中间省略：";
     FOLDED: "Smaller moves", "次要变化";
     CANCEL: "Cancel this call", "取消此调用";
     CANCEL_WRITES: "It writes and runs: it may have acted already, and is in doubt then.", "该调用会写入且正在运行：可能已经产生效果，取消后会变为存疑。";

@@ -5,5 +5,6 @@ mod browser;
 mod corpus;
 mod decisions;
 mod inbox;
+mod large;
 mod signing_in;
 mod tools;

@@ -41,6 +41,7 @@ mod fence;
 mod files;
 mod held_snapshot;
 mod lane;
+mod looks;
 mod open_counts;
 mod outage;
 mod pauses;

@@ -93,7 +93,7 @@ pub(super) async fn shown(
         }
         (details::arguments(visitor, &story.call))
         (details::bodies(visitor, &story.call))
-        (details::moves(visitor, &story.events))
+        (details::moves(visitor, &story))
         (details::attempts(visitor, &story))
         (details::facts(visitor, &story, now, console.gateway.trace_url.as_deref()))
         (again::again(visitor, &story.call, &subject, sent))
@@ -190,8 +190,11 @@ fn timeline(visitor: &Visitor, story: &Story, now: OffsetDateTime) -> Markup {
         })
         .collect();
     let in_time = story.attempts.iter().filter(|attempt| !attempt.late);
-    let timeouts: Vec<Option<Duration>> = in_time
-        .map(|attempt| attempt.timeout_ms.map(Duration::milliseconds))
+    let timeouts: Vec<(usize, Duration)> = in_time
+        .filter_map(|attempt| {
+            let timeout = Duration::milliseconds(attempt.timeout_ms?);
+            Some((usize::try_from(attempt.number).ok()?, timeout))
+        })
         .collect();
     let clocks = timeline::Clocks {
         now,
@@ -199,6 +202,7 @@ fn timeline(visitor: &Visitor, story: &Story, now: OffsetDateTime) -> Markup {
         not_before: story.call.not_before,
         deadline: story.call.deadline_at,
         timeouts: &timeouts,
+        gap: story.gap(),
     };
     timeline::drawn(visitor, &timeline::bars(&moves, &clocks), now)
 }

@@ -69,7 +69,8 @@ fn json_part(visitor: &Visitor, call: &StoryCall, id: &str, raw: &RawValue) -> M
 }
 
 /// Its moves, the smaller ones folded.
-pub(super) fn moves(visitor: &Visitor, moves: &[StoryMove]) -> Markup {
+pub(super) fn moves(visitor: &Visitor, story: &Story) -> Markup {
+    let moves = &story.events;
     let row = |moved: &StoryMove| {
         html! {
             tr {
@@ -106,6 +107,7 @@ pub(super) fn moves(visitor: &Visitor, moves: &[StoryMove]) -> Markup {
     html! {
         section #moves data-live {
             h2 { (visitor.say(words::MOVES)) }
+            (left_out(visitor, moves.len(), story.events_in_all))
             (table(&html! { @for moved in moves.iter().filter(|moved| !is_small(moved)) { (row(moved)) } }))
             @if small > 0 {
                 details.low #moves-small {
@@ -113,6 +115,15 @@ pub(super) fn moves(visitor: &Visitor, moves: &[StoryMove]) -> Markup {
                     (table(&html! { @for moved in moves.iter().filter(is_small) { (row(moved)) } }))
                 }
             }
+        }
+    }
+}
+
+/// That rows between the first and the last ones are not shown.
+fn left_out(visitor: &Visitor, shown: usize, in_all: usize) -> Markup {
+    html! {
+        @if in_all > shown {
+            p.hint { (visitor.say(words::LEFT_OUT)) " " (in_all - shown) " / " (in_all) }
         }
     }
 }
@@ -155,6 +166,7 @@ pub(super) fn attempts(visitor: &Visitor, story: &Story) -> Markup {
     html! {
         section #attempts data-live {
             h2 { (visitor.say(words::ATTEMPTS)) }
+            (left_out(visitor, attempts.len(), story.attempts_in_all))
             @if attempts.is_empty() { p { (visitor.say(words::NONE)) } }
             @else { (shown::wide(visitor.say(words::ATTEMPTS), &table)) }
         }

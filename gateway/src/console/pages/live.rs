@@ -2,6 +2,7 @@
 
 use axum::{Extension, extract::State, response::Response};
 use fleet::{
+    ids::CallId,
     tokens::Scope,
     wire::{code::Code, message::Message},
 };
@@ -25,6 +26,8 @@ use crate::refusal::Refused;
 
 /// Rows of a page.
 const LIMIT: usize = 50;
+/// How long the newest page looks through calls; one that is asked for with `before` may take as long as the endpoint lets it.
+const WITHIN_MS: u64 = 100;
 /// What a page may be asked for.
 const FILTERS: [&str; 7] = ["state", "tool", "session", "run", "since", "text", "before"];
 const STATES: [&str; 8] = [
@@ -83,6 +86,14 @@ struct LiveCalls {
     before: Option<String>,
 }
 
+impl LiveCalls {
+    /// Where the look ended that has not found a whole page: older calls may be meant as well.
+    fn looked_back_to(&self) -> Option<OffsetDateTime> {
+        let until = self.before.as_deref().filter(|_| self.calls.len() < LIMIT);
+        Some(until?.parse::<CallId>().ok()?.made_at())
+    }
+}
+
 /// The page.
 pub(in super::super) async fn page(State(console): Pages, Extension(visitor): Looking) -> Response {
     // Who may do one thing begins with that.
@@ -109,6 +120,9 @@ fn asks(visitor: &Visitor) -> Result<String, Refused> {
             path.push('&');
             path.push_str(&parameter(name, value));
         }
+    }
+    if query.text("before").is_none() && query.text("text").is_none() {
+        path.push_str(&format!("&within_ms={WITHIN_MS}"));
     }
     Ok(path)
 }
@@ -148,9 +162,11 @@ async fn shown(console: &Console, visitor: &Visitor) -> Shown {
         .collect();
     // Why each does not run is looked up for who reads it, and not each second.
     let path = format!("{}&why=true", asks(visitor)?);
-    let overview = Overview::get(console, visitor).await;
     // Which calls are meant may be wrong, or this look too wide: the rest of the page is there all the same.
-    let calls: Result<LiveCalls, _> = console.api.get(visitor, &path).await;
+    let (overview, calls) = tokio::join!(
+        Overview::get(console, visitor),
+        console.api.get::<LiveCalls>(visitor, &path)
+    );
     let value = |name| query.text(name).unwrap_or_default();
     let main = html! {
         @if let Ok(overview) = &overview {
@@ -303,8 +319,15 @@ fn table(visitor: &Visitor, calls: &LiveCalls, chosen: &[(&str, &str)]) -> Marku
     };
     html! {
         (shown::wide(visitor.say(words::CALLS), &table))
-        @if calls.calls.is_empty() { p.hint { (visitor.say(words::NO_CALLS)) } }
-        @if let Some(older) = older { p { a href=(older) { (visitor.say(words::OLDER)) } } }
+        @match (older, calls.looked_back_to()) {
+            (Some(on), Some(moment)) => {
+                p.hint { (visitor.say(words::LOOKED_BACK_TO)) " " (moment::at(moment, TimeForm::Time)) }
+                p { a href=(on) { (visitor.say(words::LOOK_ON)) } }
+            }
+            (Some(older), None) => p { a href=(older) { (visitor.say(words::OLDER)) } },
+            (None, _) if calls.calls.is_empty() => p.hint { (visitor.say(words::NO_CALLS)) },
+            (None, _) => {}
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 use super::{
     super::{
         state::Console,
+        timeline::Gap,
         visitor::{Visitor, encoded},
     },
     doubt, waiting,
@@ -117,6 +118,8 @@ pub(super) struct Story {
     pub(super) attempts: Vec<StoryAttempt>,
     pub(super) events: Vec<StoryMove>,
     pub(super) attempts_max: Option<i32>,
+    pub(super) attempts_in_all: usize,
+    pub(super) events_in_all: usize,
 }
 
 /// As `GET /v1/history/{call}/why` says it.
@@ -140,6 +143,25 @@ impl Story {
         call: &str,
     ) -> Result<Self, Refused> {
         console.api.get(visitor, &path(call)).await
+    }
+}
+
+impl Story {
+    /// Where moves are left out that it has between its first and its last ones.
+    pub(super) fn gap(&self) -> Option<Gap> {
+        if self.events_in_all <= self.events.len() {
+            return None;
+        }
+        let apart = |pair: &[StoryMove]| pair[1].revision - pair[0].revision;
+        let behind = (1..self.events.len()).max_by_key(|at| apart(&self.events[at - 1..=*at]))?;
+        let claims = self.events.iter().filter(|moved| {
+            moved.to_state == "running" && moved.from_state.as_deref() != Some("running")
+        });
+        let attempts = usize::try_from(self.call.attempts).unwrap_or(0);
+        Some(Gap {
+            behind,
+            attempts: attempts.saturating_sub(claims.count()),
+        })
     }
 }
 

@@ -33,7 +33,9 @@ pub struct ShowCall {
     #[command(flatten)]
     store: StoreArgs,
     /// Print JSON: `{"call", "attempts", "events", "marks", "model_calls"}`, rows of the views of these names; `marks` has those of the
-    /// call and those of the calls that it was made for, each with the state of the new call as `new_state`
+    /// call and those of the calls that it was made for, each with the state of the new call as `new_state`. Of more than 100 attempts it has the
+    /// first 20 and the last 80, of more than 500 moves the first 100 and the last 400; `attempts_in_all` and `events_in_all` say how
+    /// many there are
     #[arg(long)]
     json: bool,
 }
@@ -51,12 +53,14 @@ impl ShowCall {
         let asked = models::of_call(&pool, self.call_id).await?;
         if self.json {
             let whole = format!(
-                r#"{{"call":{},"attempts":{},"events":{},"marks":{},"model_calls":{}}}"#,
+                r#"{{"call":{},"attempts":{},"events":{},"marks":{},"model_calls":{},"attempts_in_all":{},"events_in_all":{}}}"#,
                 story.call.json(),
                 story.attempts.json(),
                 story.events.json(),
                 marks.json(),
-                Row::json_of_all(&asked)
+                Row::json_of_all(&asked),
+                story.attempts_in_all,
+                story.events_in_all
             );
             output::print(&json::compact(&whole))?;
         } else {
@@ -181,7 +185,14 @@ fn read(story: &Story, marks: &str, asked: Vec<ModelCall>) -> serde_json::Result
         text = text + "\n" + &table(&headings, &rows);
     }
     let rows: Vec<_> = events.into_iter().map(cells_of_event).collect();
-    Ok(text + "\n" + &table(&["MOVE", "AT", "FROM", "TO", "BY", "WHY", "NOTE"], &rows))
+    let shown = i64::try_from(rows.len()).unwrap_or(i64::MAX);
+    text = text + "\n" + &table(&["MOVE", "AT", "FROM", "TO", "BY", "WHY", "NOTE"], &rows);
+    if story.events_in_all > shown {
+        let left_out = story.events_in_all - shown;
+        writeln!(text, "Between the first and the last moves {left_out} are left out: toolfleet.call_events has them.")
+            .expect("a String takes everything");
+    }
+    Ok(text)
 }
 
 /// Whether a value is left out: none, or that the call is not held.
@@ -324,6 +335,8 @@ mod tests {
                 .to_owned()
                 .into(),
             attempts_max: Some(3),
+            attempts_in_all: 2,
+            events_in_all: 7,
         };
         let mark = |call: u128, new: u128| {
             serde_json::from_value(serde_json::json!({
