@@ -45,7 +45,7 @@ CHINESE_FONTS = ("fonts-wqy-microhei", "fonts-noto-cjk")
 # In this order: pictures want a calm fleet, and `losses` takes the gateway and a token away. `doubts` mostly waits for a dead worker to be
 # found, so what makes no doubts runs beside it.
 RUNS = ("pictures", "access", "calls", "doubts", "scriptless", "hostile", "losses", "speed")
-BESIDE = {"doubts": ["people", "playground", "streams", "schemas"]}
+BESIDE = {"doubts": ["people", "playground", "streams", "schemas", "clocks"]}
 NAMES = [*RUNS, *(name for names in BESIDE.values() for name in names)]
 NOT_SHORT = ("speed",)
 # Those that wait for no clock: no worker has to be found dead, nothing is killed.

@@ -86,6 +86,32 @@ async function postgres(browser, later) {
   return `said ${took} ms after it hung`;
 }
 
+/** Every process of the fleet is killed at once while somebody looks at a write that is under way. */
+async function everything(browser) {
+  const { page, close } = await visitor(browser, tokens.ann);
+  const call = await make("charge_slowly", { account: `hangs-${crypto.randomUUID()}`, cents: 5 }, { token: tokens.ann });
+  await inState(call, "running");
+  await page.goto(`/console/calls/${call}`);
+  await follows(page);
+  await page.evaluate(() => (globalThis.loadedOnce = true));
+  const pids = ({ postgres_pid, nats_pid, dispatcher_pids, worker_pids, gateway_pids }) =>
+    [postgres_pid, nats_pid, ...dispatcher_pids, ...worker_pids, ...gateway_pids].filter((pid) => pid);
+  const before = pids(dev());
+  for (const pid of before) process.kill(pid, "SIGKILL");
+  await until("#told says that the connection is lost", async () => (await toldNow(page)).includes("connection is lost"), 5_000);
+  await until("dev has started all of them again", () => pids(dev()).filter((pid) => !before.includes(pid)).length === before.length, 60_000);
+  await until("#told is empty again", async () => (await toldNow(page)) === "", 60_000);
+  await inState(call, "in_doubt", 60_000);
+  const start = performance.now();
+  await until("the page has the doubt", async () => (await page.locator("#head .sentence").innerText()).includes("in doubt"), 10_000);
+  const took = Math.round(performance.now() - start);
+  equal(await page.evaluate(() => globalThis.loadedOnce), true, "the page to be the one that was loaded");
+  const next = await make("look", { word: "after" }, { token: tokens.ann });
+  await inState(next, "succeeded");
+  await close();
+  return `the doubt is on the page ${took} ms after the API has it`;
+}
+
 /** The id of a token stands in it. */
 const idOf = (token) => token.split("_")[1];
 
@@ -110,6 +136,7 @@ await module(async (later) => {
   await claim("(i) the gateway is killed: #told says so, what was shown stays, and the page is live again without reload", () => gateway(browser));
   await claim("(c) a worker of dev that is killed is proven gone by the next one, and its call can be settled as not happened", () => devWorker(browser));
   await claim("(i) Postgres hangs: the first page says so and what goes on, and is live again without reload", () => postgres(browser, later));
+  await claim("everything is killed at once: the page that stayed open is live again without reload, and shows the doubt", () => everything(browser));
   await claim("(j) a token is revoked: the first page becomes the sign-in", () => revoked(browser, "/console"));
   await claim("(j) a token is revoked: the inbox becomes the sign-in", () => revoked(browser, "/console/doubts"));
 });
