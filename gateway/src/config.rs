@@ -92,7 +92,7 @@ pub struct Config {
     /// `https://traces.example/trace/{trace_id}`.
     #[arg(long, env = "GATEWAY_TRACE_URL", value_name = "URL")]
     pub trace_url: Option<String>,
-    /// Connections to Postgres, for the history and the tokens.
+    /// Connections to Postgres, for the history and the tokens; two more are for looks at single calls.
     #[arg(long, env = "GATEWAY_READ_CONNECTIONS", default_value_t = 4)]
     pub read_connections: u32,
 }

@@ -42,6 +42,8 @@ use crate::{
     views::STATEMENT_MAX,
 };
 
+/// Connections for statements about calls that are named by their ids.
+const CALL_CONNECTIONS: u32 = 2;
 /// How long requests in hand may take after `shutdown`.
 const GRACE: Duration = Duration::from_secs(4);
 /// How long what outlives requests may take after that.
@@ -110,6 +112,7 @@ impl Started {
         probes: TcpListener,
     ) -> Result<Self, RunError> {
         let views = postgres.pool_for_looking(config.read_connections, STATEMENT_MAX);
+        let views_of_calls = postgres.pool_for_calls(CALL_CONNECTIONS, STATEMENT_MAX);
         let tokens = KnownTokens::default();
         let authority = match config.auth {
             Auth::None => Authority::Nobody,
@@ -143,6 +146,7 @@ impl Started {
             whole_streams: WholeStreams::default(),
             unread: UnreadAnswers::new(config.answers_max_mib),
             views,
+            views_of_calls,
             text_search: Semaphore::new(1),
             trace_url: config.trace_url.clone(),
             expected: Expected::new(config.listen, &config.allowed_hosts, &config.cors_origins),

@@ -26,6 +26,8 @@ pub(crate) struct Gateway {
     pub(crate) dispatchers: Dispatchers,
     /// The documented views.
     pub(crate) views: PgPool,
+    /// The same, for statements about calls that are named by their ids.
+    pub(crate) views_of_calls: PgPool,
     /// By which names and from which pages it is asked.
     pub(crate) expected: Expected,
     /// Who asks.

@@ -199,6 +199,12 @@ fn full(tool: &Manifest, schema: Value) -> Value {
     if let ExecutorSpec::Chat(chat) = &tool.executor {
         definition["protocol"] = json!(chat.protocol);
     }
+    if let Some(concurrency) = tool.concurrency {
+        definition["concurrency"] = json!(concurrency);
+    }
+    if let Some(rate) = &tool.rate_limit {
+        definition["rate_limit"] = json!(rate);
+    }
     if tool.is_final {
         definition["final"] = json!(true);
     }

@@ -271,9 +271,20 @@ impl Postgres {
     /// Lists are read from their newest end. Statistics that are a minute old know nothing of a tool that is new since, and all of the
     /// history would be read for its newest fifty calls.
     pub fn pool_for_looking(&self, connections_max: u32, statement_max: &str) -> PgPool {
+        self.pool_planning("auto", connections_max, statement_max)
+    }
+
+    /// The same for statements about calls that are named by their ids: each connection plans such a statement once, which takes
+    /// several times as long as to run it.
+    pub fn pool_for_calls(&self, connections_max: u32, statement_max: &str) -> PgPool {
+        self.pool_planning("force_generic_plan", connections_max, statement_max)
+    }
+
+    fn pool_planning(&self, plans: &str, connections_max: u32, statement_max: &str) -> PgPool {
         let options = [
             ("statement_timeout", statement_max),
             ("enable_seqscan", "off"),
+            ("plan_cache_mode", plans),
         ];
         self.pool_options(connections_max)
             .connect_lazy_with(self.options.clone().options(options))

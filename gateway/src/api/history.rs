@@ -110,7 +110,7 @@ async fn explained(gateway: &Gateway, rows: &[Row<ListedCall>]) -> Result<String
     if waits.is_empty() {
         return Ok(Row::json_of_all(rows));
     }
-    let facts = looked(explain::facts_of(&gateway.views, &waits)).await?;
+    let facts = looked(explain::facts_of(&gateway.views_of_calls, &waits)).await?;
     let facts: Vec<Facts> = facts.iter().filter_map(|row| row.read().ok()).collect();
     let told = rows.iter().map(|row| {
         let call = row.read().ok();
@@ -140,7 +140,7 @@ pub(super) async fn one(
     let call = call_id(&named(call))?;
     let reached = asked.looks_at(principal)?;
     asked.query(&[])?;
-    let found = looked(story(&gateway.views, call)).await?;
+    let found = looked(story(&gateway.views_of_calls, call)).await?;
     let visible = found.filter(|story| {
         let of = |name| text(story, name);
         of("tenant").is_some_and(|tenant| principal.sees(reached.as_ref(), &tenant))
@@ -176,7 +176,7 @@ pub(super) async fn why(
     let call = call_id(&named(call))?;
     let reached = asked.looks_at(principal)?;
     asked.query(&[])?;
-    let found = looked(explain::facts(&gateway.views, call)).await?;
+    let found = looked(explain::facts(&gateway.views_of_calls, call)).await?;
     let facts = found.and_then(|row| row.read().ok());
     let visible = facts.filter(|facts| {
         principal.sees(reached.as_ref(), &facts.tenant) && principal.may_use(&facts.tool)

@@ -7,7 +7,7 @@
 //!
 //! - `router` has the paths, and what stands around each: who has signed in (`session`, `visitor`), from which site a form comes, the policy;
 //! - `state` is what they work on, `own_api` asks, and keeps answers for a second, so that many browsers cost no more than one;
-//! - `frame` is around every page, `words` has both languages, `assets` the script and the style sheet;
+//! - `frame` is around every page, `words` has both languages, `reasons` what the words of `calls explain` mean, `assets` the script and the style sheet;
 //! - `pages` has a file for each page; `shown`, `text`, `json`, `blocks`, `moment`, `timeline` and `difference` are what they are made of, `form` what they send;
 //! - `ticks` tells a page that what it shows has changed.
 
@@ -20,6 +20,7 @@ mod json;
 mod moment;
 mod own_api;
 mod pages;
+mod reasons;
 mod router;
 mod session;
 mod shown;

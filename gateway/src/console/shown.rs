@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{
     json,
     own_api::Answered,
-    text,
+    reasons, text,
     visitor::Visitor,
     words::{self, Word},
 };
@@ -71,6 +71,14 @@ pub(super) fn state_word(word: &str) -> Option<Word> {
         "closed" => words::BREAKER_CLOSED,
         _ => return None,
     })
+}
+
+/// What a word of `calls explain` means, for who does not read its English sentence.
+pub(super) fn meaning(visitor: &Visitor, reason: &str) -> Option<&'static str> {
+    match visitor.language() {
+        Language::En => None,
+        Language::Zh => reasons::chinese(reason),
+    }
 }
 
 /// JSON of a stranger, with a button that copies it. `all`: where all of it is shown, if it is long.

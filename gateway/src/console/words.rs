@@ -205,7 +205,6 @@ words! {
     EFFECT: "Effect", "效果类别";
     VERSION: "Version", "版本";
     QUEUE: "Queue", "队列";
-    TIME_LIMIT: "Time limit", "时限";
     SERVER: "MCP server", "MCP 服务器";
     PIN: "Pinned to", "固定为";
     PINNED: "pinned", "已固定";
@@ -245,6 +244,7 @@ words! {
     BREAKERS: "Breakers", "熔断器";
     PAUSES: "Controls", "控制";
     LIMITS: "Limits", "限制";
+    AT_A_TIME: "at a time", "个同时进行";
     INTERCEPTORS: "Interceptors", "拦截器";
     TARGET: "Target", "目标";
     SETTING: "Setting", "设置";

@@ -345,7 +345,13 @@ fn row(visitor: &Visitor, call: &LiveCall) -> Markup {
                 (shown::state(visitor, state))
                 @if has_failed { @if let Some(code) = &call.error_code { div.why { code { (text::stranger(code)) } } } }
                 @if let Some(why) = &call.why {
-                    div.why title=(text::visible(&why.because)) { code { (why.reason) } ": " (text::beginning(&why.because, 120)) }
+                    div.why title=(text::visible(&why.because)) {
+                        code { (why.reason) } ": "
+                        @match shown::meaning(visitor, &why.reason) {
+                            Some(meaning) => (meaning),
+                            None => span lang="en" { (text::beginning(&why.because, 120)) },
+                        }
+                    }
                 }
             }
             td { a href=(visitor.link(&format!("/console/tools/{}", encoded(&call.tool)))) { (text::stranger(&call.tool)) } (shown::tenant(visitor, &call.tenant)) }

@@ -64,7 +64,7 @@ pub(super) fn form(visitor: &Visitor, tool: &TriedTool, tried: &Tried) -> Markup
                     button name="do" value="check" { (visitor.say(words::CHECK)) }
                     @if visitor.may(Scope::Call) {
                         @if tried.asks_once_more {
-                            input type="hidden" name="seen" value=(mark(arguments));
+                            input type="hidden" name="seen" value=(mark(tool, arguments));
                             p.problem role="alert" { (visitor.say(words::RUN_WRITES)) " " code { (tried.key.as_deref().unwrap_or_default()) } }
                             button.danger name="do" value="run_now" { (visitor.say(words::RUN_NOW)) }
                         } @else {
@@ -93,12 +93,12 @@ pub(super) async fn tried(
     };
     match form.text("do") {
         Some("run" | "run_now") => {
-            let effect = effect(console, visitor, tool).await?;
+            let tool_now = tool_now(console, visitor, tool).await?;
             let key = tried.key.get_or_insert_with(new_key);
-            // A write is run with the arguments that somebody has looked at, and no others.
-            let is_seen = form.text("seen") == Some(mark(&arguments).as_str());
+            // A write is run with the tool and the arguments that somebody has looked at, and no others.
+            let is_seen = form.text("seen") == Some(mark(&tool_now, &arguments).as_str());
             let is_sure = form.text("do") == Some("run_now");
-            if effect != "read" && !(is_sure && is_seen) {
+            if tool_now.effect != "read" && !(is_sure && is_seen) {
                 let (is_taken, told) = check(console, visitor, tool, &arguments).await?;
                 tried.asks_once_more = is_taken;
                 tried.came_of_it = Some(html! {
@@ -120,15 +120,15 @@ pub(super) async fn tried(
     Ok(Ok(tried))
 }
 
-async fn effect(console: &Console, visitor: &Visitor, tool: &str) -> Result<String, Refused> {
+async fn tool_now(console: &Console, visitor: &Visitor, tool: &str) -> Result<TriedTool, Refused> {
     let path = format!("/v1/tools/{}", encoded(tool));
-    let found: TriedTool = console.api.get(visitor, &path).await?;
-    Ok(found.effect)
+    console.api.get(visitor, &path).await
 }
 
-/// By what arguments are known again.
-fn mark(arguments: &str) -> String {
-    hex::encode(Sha256::digest(arguments))
+/// By what arguments for this version of a tool are known again.
+fn mark(tool: &TriedTool, arguments: &str) -> String {
+    let (name, version) = (&tool.name, tool.version);
+    hex::encode(Sha256::digest(format!("{name} {version}\n{arguments}")))
 }
 
 /// What the door would say, stored nowhere, and whether it would take the call.

@@ -24,6 +24,18 @@ struct ListedTool {
     queue: String,
     #[serde(default)]
     timeout_ms: Option<i64>,
+    #[serde(default)]
+    concurrency: Option<u32>,
+    #[serde(default)]
+    rate_limit: Option<ListedRate>,
+}
+
+/// How many attempts of a tool may start in a time, or with which others it shares that.
+#[derive(Debug, Deserialize)]
+struct ListedRate {
+    calls: Option<u32>,
+    per: Option<String>,
+    share: Option<String>,
 }
 
 /// How a tool was used, as `GET /v1/usage` has it.
@@ -142,7 +154,7 @@ async fn shown(console: &Console, visitor: &Visitor) -> Shown {
         words::CALLS,
         words::SUCCESS_RATE,
         words::LATENCY,
-        words::TIME_LIMIT,
+        words::LIMITS,
         words::DESCRIPTION,
     ];
     let table = html! {
@@ -202,7 +214,14 @@ fn row(
                 }
             }
             td.number { @if let Some(Used { p50_ms: Some(half), p95_ms: Some(most), .. }) = used { (half) " / " (most) " ms" } }
-            td.number { @if let Some(timeout) = tool.timeout_ms { (timeout) " ms" } }
+            td.number {
+                @if let Some(timeout) = tool.timeout_ms { (timeout) " ms" }
+                @if let Some(most) = tool.concurrency { div { (most) " " (visitor.say(words::AT_A_TIME)) } }
+                @if let Some(rate) = &tool.rate_limit {
+                    @if let (Some(calls), Some(per)) = (rate.calls, &rate.per) { div { (calls) " / " (per) } }
+                    @if let Some(share) = &rate.share { div { code { (text::stranger(share)) } } }
+                }
+            }
             td { (text::beginning(&tool.description, 200)) }
         }
     }
