@@ -53,6 +53,8 @@ pub struct Filter {
     pub after: Option<CallId>,
     /// Older than this call, which is not among them: where the page before ended.
     pub before: Option<CallId>,
+    /// Whether a look may tell the place of a call that is not meant, as where it ended: to who sees every call.
+    pub tells_others: bool,
     /// The most calls.
     pub limit: i64,
     /// Whether a list shows the beginning of their arguments, which reads them.
@@ -61,12 +63,12 @@ pub struct Filter {
 
 impl Filter {
     /// Whether the history has an index that leads to the calls that are meant and to few others.
-    pub(crate) const fn has_an_index(&self) -> bool {
+    const fn has_an_index(&self) -> bool {
         self.session.is_some() || self.run.is_some() || self.code.is_some()
     }
 
-    /// Whether calls are read that are not meant, to find those that are.
-    pub(crate) fn reads_others(&self) -> bool {
+    /// Whether calls are read that are not meant, to find those that are: no index leads to them.
+    pub fn reads_others(&self) -> bool {
         let Self {
             tool,
             queue,
@@ -83,6 +85,11 @@ impl Filter {
         let by_end = state.is_some() || outcome.is_some() || last_code.is_some();
         let by_value = !args.is_empty() || !results.is_empty();
         (by_word || by_end || by_value) && !self.has_an_index()
+    }
+
+    /// Whether they are looked for window by window of all calls.
+    pub(crate) fn has_windows_of_all(&self) -> bool {
+        self.tells_others && !self.has_an_index()
     }
 
     /// The calls of a retry as they were fixed when it first began, of a filter with the same flags.

@@ -1,5 +1,8 @@
 //! The calls of a filter that no index leads to, without reading the whole history for it: window by window from the newest on, as far as
 //! time allows. It says how far it came.
+//!
+//! A window is of all calls, and where it ends is told: only to who sees every call. For others it is of those that are meant, however long
+//! the way to so many is.
 
 use fleet::store::StoreError;
 use sqlx::{PgPool, Postgres, QueryBuilder};
@@ -41,7 +44,7 @@ pub async fn look(
     text: Option<&str>,
     goes_on: impl Fn() -> bool,
 ) -> Result<Found, StoreError> {
-    if text.is_none() && !filter.reads_others() {
+    if text.is_none() && !(filter.reads_others() && filter.has_windows_of_all()) {
         let calls = calls(pool, filter).await?;
         let last = calls.last().filter(|_| count(&calls) >= filter.limit);
         let until = last.and_then(|row| Some(row.read().ok()?.call_id));
@@ -54,15 +57,21 @@ pub async fn look(
     let mut rest = filter.clone();
     let mut size = text.map_or(FIRST, |_| WITH_TEXT);
     loop {
-        let window = window(pool, &rest, text, size).await?;
+        let window = match window(pool, &rest, text, size).await {
+            Ok(window) => window,
+            // What was found so far is told, and where it ended.
+            Err(_late) if found.until.is_some() => return Ok(found),
+            Err(error) => return Err(error),
+        };
         found.until = window.until(rest.limit, size);
         found.calls.extend(listed(pool, &rest, window.ids).await?);
         rest.limit = filter.limit - count(&found.calls);
         let until = found.until.as_deref().filter(|_| rest.limit > 0);
-        let Some(until) = until.filter(|_| goes_on()) else {
+        let until = until.filter(|_| goes_on());
+        let Some(Ok(until)) = until.map(str::parse) else {
             return Ok(found);
         };
-        rest.before = until.parse().ok();
+        rest.before = Some(until);
         if text.is_none() {
             size = (size * GROWS_BY).min(GROWS_TO);
         }
@@ -120,7 +129,7 @@ fn statement(filter: &Filter, text: Option<&str>, size: i64) -> QueryBuilder<Pos
     );
     bounds(&mut statement, filter);
     half(&mut statement, filter);
-    if filter.has_an_index() {
+    if !filter.has_windows_of_all() {
         properties(&mut statement, filter);
     }
     statement

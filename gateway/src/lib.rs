@@ -51,6 +51,7 @@ mod files;
 mod follower;
 mod turns;
 
+mod looks;
 mod views;
 
 mod console;

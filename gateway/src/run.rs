@@ -15,7 +15,7 @@ use fleet::{
     telemetry::metrics,
     tokens::KnownTokens,
 };
-use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet, time::timeout};
+use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -35,6 +35,7 @@ use crate::{
     error::RunError,
     events::{keeper::Keeper, once::Stories, places::StreamPlaces, sessions::Sessions},
     files::Files,
+    looks::Looks,
     mcp::{McpContent, client_sessions::ClientSessions, tool_bell::ToolBell},
     models::smallest::WholeStreams,
     state::Gateway,
@@ -147,7 +148,7 @@ impl Started {
             unread: UnreadAnswers::new(config.answers_max_mib),
             views,
             views_of_calls,
-            text_search: Semaphore::new(1),
+            looks: Looks::default(),
             trace_url: config.trace_url.clone(),
             expected: Expected::new(config.listen, &config.allowed_hosts, &config.cors_origins),
             authority,

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use fleet::store::PgPool;
-use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -14,6 +13,7 @@ use crate::{
     edge::{hosts::Expected, unread::UnreadAnswers},
     events::{once::Stories, places::StreamPlaces, sessions::Sessions},
     files::Files,
+    looks::Looks,
     mcp::{client_sessions::ClientSessions, tool_bell::ToolBell},
     models::smallest::WholeStreams,
     turns::waited::AnswersWaited,
@@ -52,8 +52,8 @@ pub(crate) struct Gateway {
     pub(crate) bodies: BodyRoom,
     /// Where replies of models become streams.
     pub(crate) whole_streams: WholeStreams,
-    /// The one look through texts of calls that there is at a time: it reads the history call by call, with a connection of all.
-    pub(crate) text_search: Semaphore,
+    /// The looks through the history that no index shortens.
+    pub(crate) looks: Looks,
     /// Where the console leads for a trace.
     pub(crate) trace_url: Option<String>,
     /// What was answered and is not read yet.

@@ -32,6 +32,15 @@ impl Principal {
         }
     }
 
+    /// By what it is told from others, as long as a gateway runs: the id of its token.
+    pub(crate) fn token_id(&self) -> &str {
+        match self {
+            Self::Anyone => "",
+            Self::Named(name) => name,
+            Self::Token(token) => &token.token_id,
+        }
+    }
+
     /// Whether it may do one of these.
     ///
     /// # Errors
@@ -117,6 +126,11 @@ impl Principal {
     /// The tenant whose calls it does not see where it looks at all: that of operators, without the scope `admin`.
     pub(crate) fn hidden_tenant(&self) -> Option<&'static str> {
         (!self.has_one(&[Scope::Admin])).then_some(mcp::OPERATORS)
+    }
+
+    /// Whether there is no call that it may not see.
+    pub(crate) fn sees_every_call(&self) -> bool {
+        self.is_of_all_tenants() && self.has_all_tools() && self.hidden_tenant().is_none()
     }
 
     /// Whether it may look at every tenant.

@@ -56,8 +56,29 @@ const REASONS: [(&str, &str); 46] = [
     ("worker_lost", "失去了它的 worker"),
 ];
 
-/// What it means in Chinese.
-pub(super) fn chinese(reason: &str) -> Option<&'static str> {
+/// Those that say of a call that is over for what it waited to its end.
+const WAITED_FOR: [&str; 7] = [
+    "circuit_open",
+    "follows",
+    "held",
+    "no_worker",
+    "paused",
+    "rate_limited",
+    "tool_limit",
+];
+
+/// What it means in Chinese, of a call that is over or is not.
+pub(super) fn chinese(reason: &str, is_over: bool) -> Option<String> {
+    let meaning = meaning(reason)?;
+    let waited = is_over && WAITED_FOR.contains(&reason);
+    Some(if waited {
+        format!("直到结束时：{meaning}")
+    } else {
+        meaning.to_owned()
+    })
+}
+
+fn meaning(reason: &str) -> Option<&'static str> {
     let at = REASONS
         .binary_search_by_key(&reason, |(word, _)| word)
         .ok()?;
@@ -114,6 +135,15 @@ mod tests {
     }
 
     #[test]
+    fn of_a_call_that_is_over_it_says_for_what_it_waited() {
+        let told = |is_over| chinese("paused", is_over).unwrap();
+        assert_eq!(
+            (told(false), told(true)),
+            ("已被暂停".to_owned(), "直到结束时：已被暂停".to_owned())
+        );
+    }
+
+    #[test]
     fn every_reason_has_its_meaning() {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fleet-history/src/explain");
         let mut found = Vec::new();
@@ -122,7 +152,7 @@ mod tests {
         let lacking: Vec<&String> = found
             .iter()
             .filter(|word| {
-                chinese(word).is_none() && word.parse::<Code>().is_err() && *word != "client"
+                meaning(word).is_none() && word.parse::<Code>().is_err() && *word != "client"
             })
             .collect();
         assert!(lacking.is_empty(), "{lacking:?}");

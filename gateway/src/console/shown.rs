@@ -74,10 +74,10 @@ pub(super) fn state_word(word: &str) -> Option<Word> {
 }
 
 /// What a word of `calls explain` means, for who does not read its English sentence.
-pub(super) fn meaning(visitor: &Visitor, reason: &str) -> Option<&'static str> {
+pub(super) fn meaning(visitor: &Visitor, reason: &str, is_over: bool) -> Option<String> {
     match visitor.language() {
         Language::En => None,
-        Language::Zh => reasons::chinese(reason),
+        Language::Zh => reasons::chinese(reason, is_over),
     }
 }
 

@@ -166,7 +166,7 @@ async fn seen(console: &Console, visitor: &Visitor, asks: &[String]) -> [u8; 32]
     for path in asks {
         match console.api.get_bytes(visitor, path).await {
             Ok(answered) => {
-                for piece in without_now(&answered.body) {
+                for piece in without_moments(&answered.body) {
                     hash.update(piece);
                 }
             }
@@ -179,13 +179,23 @@ async fn seen(console: &Console, visitor: &Visitor, asks: &[String]) -> [u8; 32]
     hash.finalize().into()
 }
 
-/// An answer without what time it is: the members `now`. In a text their quotation marks would have backslashes before them.
-fn without_now(body: &[u8]) -> Vec<&[u8]> {
-    const NOW: &[u8] = b"\"now\":\"";
+/// An answer without what time it is and how far a look came in its time: the members `now` and `before`. In a text their quotation marks
+/// would have backslashes before them.
+fn without_moments(body: &[u8]) -> Vec<&[u8]> {
+    const MEMBERS: [&[u8]; 2] = [b"\"now\":\"", b"\"before\":\""];
     let mut pieces = Vec::new();
     let mut rest = body;
-    while let Some(place) = rest.windows(NOW.len()).position(|window| window == NOW) {
-        let (before, behind) = rest.split_at(place + NOW.len());
+    let behind_member = |(place, byte): (usize, &u8), rest: &[u8]| {
+        let is_here = |member: &&&[u8]| *byte == b'"' && rest[place..].starts_with(member);
+        let member = MEMBERS.iter().find(is_here)?;
+        Some(place + member.len())
+    };
+    let next = |rest: &[u8]| {
+        let mut bytes = rest.iter().enumerate();
+        bytes.find_map(|at| behind_member(at, rest))
+    };
+    while let Some(place) = next(rest) {
+        let (before, behind) = rest.split_at(place);
         pieces.push(before);
         let end = behind.iter().position(|byte| *byte == b'"');
         rest = &behind[end.unwrap_or(behind.len())..];
@@ -207,8 +217,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_time_it_is_is_no_change() {
-        let of = |text: &str| without_now(text.as_bytes()).concat();
+    fn what_time_it_is_and_how_far_a_look_came_is_no_change() {
+        let of = |text: &str| without_moments(text.as_bytes()).concat();
         assert_eq!(
             of(r#"{"now":"2026","a":"1"}"#),
             of(r#"{"now":"2027-01","a":"1"}"#)
@@ -216,6 +226,10 @@ mod tests {
         assert_ne!(
             of(r#"{"now":"2026","a":"1"}"#),
             of(r#"{"now":"2026","a":"2"}"#)
+        );
+        assert_eq!(
+            of(r#"{"calls":[{"now":"1"}],"before":"a"}"#),
+            of(r#"{"calls":[{"now":"2"}],"before":"b"}"#)
         );
         // In a text it is one.
         let said =

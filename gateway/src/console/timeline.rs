@@ -103,6 +103,8 @@ pub(super) fn bars(moves: &[Moved<'_>], clocks: &Clocks<'_>) -> Vec<Bar> {
     for (place, moved) in moves.iter().enumerate() {
         if let Some(gap) = clocks.gap.filter(|gap| gap.behind == place) {
             attempts += gap.attempts;
+            // When what went on then ended is not shown.
+            bars.retain(|bar| bar.until.is_some());
         }
         if moved.from == Some(moved.to) {
             if moved.reason.starts_with("probe") {
@@ -350,7 +352,6 @@ mod tests {
             told(&bars),
             [
                 (0, BarKind::Queued, 0, Some(1)),
-                (0, BarKind::Attempt, 1, Some(70)),
                 (8, BarKind::Attempt, 70, Some(80)),
             ]
         );

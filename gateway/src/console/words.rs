@@ -110,8 +110,8 @@ words! {
     ALL_CALLS: "All calls", "全部调用";
     NO_CALLS: "No calls here. Without a time the last 24 hours are looked at.", "没有调用。未指定时间时查看最近 24 小时。";
     OLDER: "Older calls", "更早的调用";
-    LOOKED_BACK_TO: "Looked through the calls back to", "已查找到此时刻为止的调用：";
-    LOOK_ON: "Look further back", "继续向前查找";
+    LOOKED_BACK_TO: "Looked through the calls back to", "已查看此时刻之后的调用：";
+    LOOK_ON: "Look further back", "查看更早的调用";
     WHY: "Why", "原因";
     TIMELINE: "Timeline", "时间线";
     TIMELINE_HINT: "One lane for each attempt; the broken line is the clock that bounds it.", "每次尝试一行；虚线是约束它的时限。";
@@ -244,6 +244,7 @@ words! {
     BREAKERS: "Breakers", "熔断器";
     PAUSES: "Controls", "控制";
     LIMITS: "Limits", "限制";
+    LIMITS_WRITTEN: "Limits, as its manifest has them", "清单中的限制";
     AT_A_TIME: "at a time", "个同时进行";
     INTERCEPTORS: "Interceptors", "拦截器";
     TARGET: "Target", "目标";

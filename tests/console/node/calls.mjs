@@ -26,10 +26,11 @@ async function findFailed(page, ids) {
   check((await row.innerText()).includes("tool_error"), "the row to say which error", await row.innerText());
   await row.locator("a").first().click();
   await page.waitForURL(`**/${ids.declined}*`);
-  const [sentence, error, attempts] = await Promise.all(["#head", "#error", "#attempts"].map((part) => text(page, part)));
+  const [sentence, error, attempts, moves] = await Promise.all(["#head", "#error", "#attempts", "#moves"].map((part) => text(page, part)));
   check(sentence.includes("failed") && sentence.includes("did not happen"), "the sentence to say failed, and that nothing happened", sentence);
   check(/the bank declines declined-17: no funds/i.test(error), "the error to have the bank's words", error);
   check(attempts.includes("dev-worker-1"), "the attempt to name its worker", attempts);
+  check(moves.includes("dev-worker-1"), "the moves to name the worker", moves);
 }
 
 /** Each way to come to a call that one knows something of. */

@@ -11,6 +11,7 @@ mod check;
 mod decisions;
 mod files;
 mod listing;
+mod looks;
 
 mod console;
 mod control;

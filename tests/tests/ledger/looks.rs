@@ -40,6 +40,7 @@ async fn history(pool: &PgPool) -> Vec<CallId> {
 fn rare(limit: i64) -> Filter {
     Filter {
         tool: Some("rare".parse().unwrap()),
+        tells_others: true,
         limit,
         ..Filter::default()
     }
@@ -104,6 +105,28 @@ async fn a_look_that_may_not_go_on_ends_behind_its_first_window_and_says_so() {
     };
     let found = look(pool, &nothing, None, || true).await.unwrap();
     assert_eq!((found.calls.len(), found.until), (0, None));
+}
+
+#[tokio::test]
+async fn who_does_not_see_every_call_is_told_no_place_of_others() {
+    let ledger = Ledger::fresh().await;
+    let pool = &ledger.database.pool;
+    let made = history(pool).await;
+    for text in [None, Some("true")] {
+        let own = Filter {
+            tells_others: false,
+            ..rare(2)
+        };
+        let found = look(pool, &own, text, || false).await.unwrap();
+        assert_eq!(ids(&found), [made[3], made[2]]);
+        assert_eq!(found.until, Some(made[2].to_string()));
+        let nothing = Filter {
+            tool: Some("none".parse().unwrap()),
+            ..own
+        };
+        let found = look(pool, &nothing, text, || false).await.unwrap();
+        assert_eq!((found.calls.len(), found.until), (0, None));
+    }
 }
 
 #[tokio::test]

@@ -157,7 +157,7 @@ fn head(visitor: &Visitor, story: &Story, why: Option<&CallWhy>, now: OffsetDate
                 @if let Some(effect) = effect { " · " b { (visitor.say(effect)) } }
             }
             @if let Some(why) = why {
-                @if let Some(meaning) = shown::meaning(visitor, &why.reason) { p.why { code { (why.reason) } ": " (meaning) } }
+                @if let Some(meaning) = shown::meaning(visitor, &why.reason, call.finished_at.is_some()) { p.why { code { (why.reason) } ": " (meaning) } }
                 p.why lang="en" { code { (why.reason) } ": " (text::stranger(&why.because)) }
                 @if !why.next.is_empty() { p.hint lang="en" { (text::stranger(&why.next)) } }
                 @for (place, command) in why.commands.iter().enumerate() {

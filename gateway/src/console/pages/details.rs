@@ -78,7 +78,7 @@ pub(super) fn moves(visitor: &Visitor, story: &Story) -> Markup {
                 td { (moment::at(moved.at, TimeForm::Time)) }
                 td { @if let Some(from) = &moved.from_state { (shown::state(visitor, from)) } }
                 td { (shown::state(visitor, &moved.to_state)) }
-                td { (text::beginning(&moved.actor, 80)) }
+                td title=(text::visible(&moved.actor)) { (text::beginning(story.author(moved), 80)) }
                 td { code { (text::stranger(&moved.reason)) } }
                 td { @if let Some(details) = &moved.details { code { (text::beginning(details.get(), 300)) } } }
             }

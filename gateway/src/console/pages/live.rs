@@ -321,7 +321,7 @@ fn table(visitor: &Visitor, calls: &LiveCalls, chosen: &[(&str, &str)]) -> Marku
         (shown::wide(visitor.say(words::CALLS), &table))
         @match (older, calls.looked_back_to()) {
             (Some(on), Some(moment)) => {
-                p.hint { (visitor.say(words::LOOKED_BACK_TO)) " " (moment::at(moment, TimeForm::Time)) }
+                p.hint { (visitor.say(words::LOOKED_BACK_TO)) " " (moment::at(moment, TimeForm::Date)) }
                 p { a href=(on) { (visitor.say(words::LOOK_ON)) } }
             }
             (Some(older), None) => p { a href=(older) { (visitor.say(words::OLDER)) } },
@@ -347,7 +347,7 @@ fn row(visitor: &Visitor, call: &LiveCall) -> Markup {
                 @if let Some(why) = &call.why {
                     div.why title=(text::visible(&why.because)) {
                         code { (why.reason) } ": "
-                        @match shown::meaning(visitor, &why.reason) {
+                        @match shown::meaning(visitor, &why.reason, call.finished_at.is_some()) {
                             Some(meaning) => (meaning),
                             None => span lang="en" { (text::beginning(&why.because, 120)) },
                         }

@@ -1,5 +1,6 @@
 //! A call's story, as the API tells it.
 
+use fleet_history::story::EVENTS;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
@@ -79,6 +80,9 @@ pub(super) struct Corrected {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct StoryAttempt {
+    /// `None` while it runs.
+    #[serde(default)]
+    attempt_id: Option<String>,
     pub(super) number: i32,
     pub(super) worker: Option<String>,
     #[serde(default, with = "time::serde::rfc3339::option")]
@@ -109,6 +113,9 @@ pub(super) struct StoryMove {
     pub(super) actor: String,
     pub(super) reason: String,
     pub(super) details: Option<Box<RawValue>>,
+    /// `None` while it runs.
+    #[serde(default)]
+    attempt_id: Option<String>,
 }
 
 /// A call's story, as `GET /v1/history/{call}` tells it.
@@ -147,19 +154,30 @@ impl Story {
 }
 
 impl Story {
+    /// By whom a move was made: where it was the worker of an attempt that is over, by its name in place of its id.
+    pub(super) fn author<'a>(&'a self, moved: &'a StoryMove) -> &'a str {
+        let is_its = |attempt: &&StoryAttempt| {
+            moved.attempt_id.is_some() && attempt.attempt_id == moved.attempt_id
+        };
+        let worker = moved
+            .actor
+            .starts_with("worker ")
+            .then(|| self.attempts.iter().find(is_its)?.worker.as_deref());
+        worker.flatten().unwrap_or(&moved.actor)
+    }
+
     /// Where moves are left out that it has between its first and its last ones.
     pub(super) fn gap(&self) -> Option<Gap> {
         if self.events_in_all <= self.events.len() {
             return None;
         }
-        let apart = |pair: &[StoryMove]| pair[1].revision - pair[0].revision;
-        let behind = (1..self.events.len()).max_by_key(|at| apart(&self.events[at - 1..=*at]))?;
+        let (behind, _last) = EVENTS;
         let claims = self.events.iter().filter(|moved| {
             moved.to_state == "running" && moved.from_state.as_deref() != Some("running")
         });
         let attempts = usize::try_from(self.call.attempts).unwrap_or(0);
         Some(Gap {
-            behind,
+            behind: usize::try_from(behind).ok()?,
             attempts: attempts.saturating_sub(claims.count()),
         })
     }

@@ -35,6 +35,8 @@ struct ListedTool {
 struct ListedRate {
     calls: Option<u32>,
     per: Option<String>,
+    burst: Option<u32>,
+    by: Option<String>,
     share: Option<String>,
 }
 
@@ -154,7 +156,7 @@ async fn shown(console: &Console, visitor: &Visitor) -> Shown {
         words::CALLS,
         words::SUCCESS_RATE,
         words::LATENCY,
-        words::LIMITS,
+        words::LIMITS_WRITTEN,
         words::DESCRIPTION,
     ];
     let table = html! {
@@ -219,6 +221,8 @@ fn row(
                 @if let Some(most) = tool.concurrency { div { (most) " " (visitor.say(words::AT_A_TIME)) } }
                 @if let Some(rate) = &tool.rate_limit {
                     @if let (Some(calls), Some(per)) = (rate.calls, &rate.per) { div { (calls) " / " (per) } }
+                    @if let Some(burst) = rate.burst { div { code { "burst" } " " (burst) } }
+                    @if let Some(by) = &rate.by { div { code { "by" } " " code { (text::stranger(by)) } } }
                     @if let Some(share) = &rate.share { div { code { (text::stranger(share)) } } }
                 }
             }

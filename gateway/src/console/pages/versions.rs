@@ -8,12 +8,14 @@ use time::OffsetDateTime;
 use super::super::{
     difference::{Difference, differences},
     moment::{self, TimeForm},
+    own_api::Answered,
     shown,
     state::Console,
     text,
     visitor::{Visitor, encoded},
     words,
 };
+use crate::{body::aside, refusal::Refused};
 
 /// How many versions are shown: the newest.
 const SHOWN: usize = 10;
@@ -62,11 +64,34 @@ struct PinnedTool {
     pin: Option<String>,
 }
 
+/// The versions, and what each one has changed of the one before it.
+struct Compared {
+    found: Versions,
+    changes: Vec<Vec<Difference>>,
+}
+
+impl Compared {
+    fn read(answered: &Answered) -> Result<Self, Refused> {
+        let found: Versions = answered.read()?;
+        let changes = found
+            .versions
+            .windows(2)
+            .map(|pair| differences(&pair[1].manifest, &pair[0].manifest));
+        let changes = changes.collect();
+        Ok(Self { found, changes })
+    }
+}
+
 /// The versions; a problem in their place where they cannot be shown.
 pub(super) async fn section(console: &Console, visitor: &Visitor, tool: &str) -> Markup {
     // One more: what the last one has changed is seen beside the one before it.
     let path = format!("/v1/tools/{}/versions?limit={}", encoded(tool), SHOWN + 1);
-    let found: Versions = match console.api.get(visitor, &path).await {
+    let found = match console.api.get_bytes(visitor, &path).await {
+        // Manifests may be long, and are compared member by member.
+        Ok(answered) => aside(answered.body.len(), move || Compared::read(&answered)).await,
+        Err(refused) => Err(refused),
+    };
+    let Compared { found, changes } = match found.and_then(|found| found) {
         Ok(found) => found,
         Err(refused) => return shown::refused(visitor, words::PROBLEM, &refused),
     };
@@ -92,7 +117,8 @@ pub(super) async fn section(console: &Console, visitor: &Visitor, tool: &str) ->
         section #versions {
             h2 { (visitor.say(words::VERSIONS)) }
             @for (place, version) in found.versions.iter().enumerate().take(SHOWN) {
-                (one(visitor, version, found.versions.get(place + 1), place == 0))
+                @let before = found.versions.get(place + 1).zip(changes.get(place));
+                (one(visitor, version, before, place == 0))
             }
             @if found.versions.len() > SHOWN { p.hint { (visitor.say(words::MORE)) } }
         }
@@ -102,11 +128,10 @@ pub(super) async fn section(console: &Console, visitor: &Visitor, tool: &str) ->
 fn one(
     visitor: &Visitor,
     version: &ShownVersion,
-    before: Option<&ShownVersion>,
+    before: Option<(&ShownVersion, &Vec<Difference>)>,
     is_newest: bool,
 ) -> Markup {
     let id = format!("manifest-{}", version.version);
-    let changed = before.map(|before| differences(&before.manifest, &version.manifest));
     html! {
         details open[is_newest] {
             summary {
@@ -118,7 +143,7 @@ fn one(
                     ")"
                 }
             }
-            @if let (Some(before), Some(changed)) = (before, &changed) {
+            @if let Some((before, changed)) = before {
                 p { (visitor.say(words::SINCE_VERSION)) " " (before.version) ":" }
                 (table(visitor, changed))
             }
