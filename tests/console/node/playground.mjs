@@ -96,7 +96,8 @@ async function looker(browser) {
   equal([await page.locator("button[value=check]").count(), await page.locator("button[value=run]").count()], [1, 0], "buttons Check and Run for who may only look");
   const account = `stolen-${crypto.randomUUID()}`;
   const args = JSON.stringify({ account, cents: 5 });
-  const seen = createHash("sha256").update(args).digest("hex");
+  const { version } = await get("/v1/tools/charge");
+  const seen = createHash("sha256").update(`charge ${version}\n${args}`).digest("hex");
   const answer = await context.request.post("/console/tools/charge", { form: { arguments: args, key: account, do: "run_now", seen } });
   check((await answer.text()).includes("forbidden"), "a refusal on the page", await answer.text());
   equal([await callsWith(account), await carriedOut(account)], [0, 0], "calls after a run without the right");
