@@ -244,7 +244,7 @@ words! {
     BREAKERS: "Breakers", "熔断器";
     PAUSES: "Controls", "控制";
     LIMITS: "Limits", "限制";
-    LIMITS_WRITTEN: "Limits, as its manifest has them", "清单中的限制";
+    LIMITS_WRITTEN: "Limits of the manifest", "清单中的限制";
     AT_A_TIME: "at a time", "个同时进行";
     INTERCEPTORS: "Interceptors", "拦截器";
     TARGET: "Target", "目标";
