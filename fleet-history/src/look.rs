@@ -16,7 +16,7 @@ use crate::{
 
 /// How many calls the first window has, and each further one at most: where no texts are read it grows.
 const FIRST: i64 = 1_000;
-const GROWS_TO: i64 = 32_000;
+const GROWS_TO: i64 = 16_000;
 const GROWS_BY: i64 = 4;
 /// The same where texts are read.
 const WITH_TEXT: i64 = 500;

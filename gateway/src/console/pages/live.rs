@@ -27,7 +27,7 @@ use crate::refusal::Refused;
 /// Rows of a page.
 const LIMIT: usize = 50;
 /// How long the newest page looks through calls; one that is asked for with `before` may take as long as the endpoint lets it.
-const WITHIN_MS: u64 = 100;
+const WITHIN_MS: u64 = 60;
 /// What a page may be asked for.
 const FILTERS: [&str; 7] = ["state", "tool", "session", "run", "since", "text", "before"];
 const STATES: [&str; 8] = [
