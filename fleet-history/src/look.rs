@@ -59,8 +59,8 @@ pub async fn look(
     loop {
         let window = match window(pool, &rest, text, size).await {
             Ok(window) => window,
-            // What was found so far is told, and where it ended.
-            Err(_late) if found.until.is_some() => return Ok(found),
+            // What was found so far is told, and where it ended; the next look says what it meets there.
+            Err(error) if error.took_too_long() && found.until.is_some() => return Ok(found),
             Err(error) => return Err(error),
         };
         found.until = window.until(rest.limit, size);
