@@ -161,7 +161,7 @@ def soak(options, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--toolfleet", default="target/release/toolfleet")
-    parser.add_argument("--minutes", type=float, default=20)
+    parser.add_argument("--minutes", type=float, help="20, and with --hold 10")
     parser.add_argument("--rate", type=int, default=2000)
     parser.add_argument("--hold", choices=HOLDS)
     parser.add_argument("--before", type=float, default=1)
@@ -169,6 +169,8 @@ def main():
     parser.add_argument("--every", type=int, default=30)
     parser.add_argument("--in-flight", type=int, default=256)
     options = parser.parse_args()
+    if options.minutes is None:
+        options.minutes = 10 if options.hold else 20
     with tempfile.TemporaryDirectory(prefix="toolfleet-soak-") as folder:
         return soak(options, pathlib.Path(folder))
 

@@ -2862,6 +2862,18 @@ BEGIN
     RETURN QUERY SELECT came, (SELECT row_to_json(v) FROM toolfleet.tokens v WHERE v.token_id = revoke_token.token_id);
 END $$;
 
+CREATE FUNCTION toolfleet.set_autovacuum_threshold(p_table text, p_dead_rows bigint) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+BEGIN
+    IF p_table NOT IN ('open_calls', 'open_counts') OR p_dead_rows NOT BETWEEN 1000 AND 2147483647 THEN
+        RAISE EXCEPTION 'no threshold of % dead rows for %', p_dead_rows, p_table USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    EXECUTE format('ALTER TABLE toolfleet.%I SET (autovacuum_vacuum_threshold = %s)', p_table, p_dead_rows);
+END $$;
+COMMENT ON FUNCTION toolfleet.set_autovacuum_threshold(p_table text, p_dead_rows bigint) IS 'Sets how many dead rows autovacuum waits for in a hot table; dispatchers call it while a snapshot keeps vacuum from its work.';
+
 CREATE FUNCTION toolfleet.set_control(kind text, setting json, actor text, note text, tool text DEFAULT NULL::text, queue text DEFAULT NULL::text, tenant text DEFAULT NULL::text, pointer text DEFAULT NULL::text, value json DEFAULT NULL::json, subject text DEFAULT NULL::text, told text DEFAULT NULL::text, for_ms bigint DEFAULT NULL::bigint, in_tenant text DEFAULT NULL::text, replaces boolean DEFAULT false) RETURNS TABLE(verdict text, control json)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'

@@ -249,6 +249,7 @@ BEGIN
         ('fold_open_counts',  'd'),
         ('recount_open',      'd'),
         ('open_count',        'd'),
+        ('set_autovacuum_threshold', 'd'),
         -- What statements and views read.
         ('key_lapsed',        'd'),
         ('accepted_at',       'd'),

@@ -48,6 +48,7 @@ mod stranded;
 mod topology;
 mod turn;
 mod upkeep;
+mod vacuum;
 mod waits;
 mod watermark;
 

@@ -13,6 +13,8 @@ use tokio::time::Instant;
 const SHARE: u32 = 20;
 /// The longest pause between two looks.
 const PAUSE_MAX: Duration = Duration::from_secs(300);
+/// How long a snapshot is held before autovacuum rests: a few of its passes for nothing cost little.
+const HELD_MIN: Duration = Duration::from_secs(10);
 /// The longest pause of a vacuum for which there is a reason: soon after a snapshot is gone, all is as before.
 const REST_MAX: Duration = Duration::from_secs(10);
 
@@ -72,6 +74,30 @@ impl Rest {
     }
 }
 
+/// Whether the oldest snapshot stays the same, seen by looks from time to time.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Hold {
+    /// The last horizon, and when it was first seen.
+    last: Option<(Option<u32>, Instant)>,
+}
+
+impl Hold {
+    /// Whether one is held; `None`: not known yet. A horizon never goes back, so one that is seen twice was there all the time.
+    pub(super) fn seen(&mut self, horizon: Option<u32>, now: Instant) -> Option<bool> {
+        match self.last {
+            Some((last, since)) if last == horizon => {
+                let held = horizon.is_some();
+                (!held || since + HELD_MIN <= now).then_some(held)
+            }
+            last => {
+                self.last = Some((horizon, now));
+                // What was before a program's first look is not known.
+                last.map(|_| false)
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,6 +135,25 @@ mod tests {
         assert!(is_futile(10_000, 5_001));
         assert!(!is_futile(10_000, 900));
         assert!(!is_futile(10, 5));
+    }
+
+    #[test]
+    fn a_snapshot_is_held_when_it_has_stayed_the_same_for_ten_seconds() {
+        let (mut hold, now) = (Hold::default(), Instant::now());
+        let mut seen = |horizon, at| hold.seen(horizon, now + Duration::from_secs(at));
+        assert_eq!(
+            seen(Some(7), 0),
+            None,
+            "it may be old, or the first look of a program"
+        );
+        assert_eq!(seen(Some(7), 9), None);
+        assert_eq!(seen(Some(7), 10), Some(true));
+        assert_eq!(seen(Some(8), 11), Some(false), "another one");
+        assert_eq!(seen(Some(8), 20), None);
+        assert_eq!(seen(Some(8), 21), Some(true));
+        assert_eq!(seen(None, 22), Some(false));
+        assert_eq!(seen(None, 23), Some(false));
+        assert_eq!(seen(Some(8), 24), Some(false));
     }
 
     #[test]

@@ -1,18 +1,14 @@
-//! Vacuum, the counts of open calls, and partitions.
+//! When vacuum is due, the counts of open calls, and partitions.
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
 use fleet::store::{
-    StoreError, answers, breakers, model_spend, open_counts, snapshot, starts, summaries,
+    StoreError, answers, breakers, model_spend, open_counts, starts, summaries,
     sweep::{self, Upkeep},
     timeouts, todos,
 };
-use tokio::time::Instant;
 
-use super::{
-    Sweep, every,
-    pace::{self, Rest},
-};
+use super::{Sweep, every, vacuum::Vacuums};
 
 /// How many steps of old answers are dropped in one go.
 const ANSWER_STEPS: usize = 20;
@@ -26,9 +22,6 @@ const TODO_STEPS: usize = 20;
 /// How many steps of buckets of values are dropped in one go: more than a fleet makes in a minute.
 const BUCKET_STEPS: usize = 100;
 
-/// The hot tables whose last vacuum was for nothing.
-type Rests = HashMap<&'static str, Rest>;
-
 impl Sweep {
     /// Vacuums every second where there is something to vacuum, for until then new rows go to pages of their own, and where
     /// a snapshot kept the dead rows, not before it is another one; folds counts every few seconds, drops old answers and buckets
@@ -41,44 +34,16 @@ impl Sweep {
             every(Duration::from_secs(60)),
             every(Duration::from_secs(3600)),
         );
-        let mut rests = Rests::new();
+        let mut vacuums = Vacuums::default();
         loop {
             let kept = tokio::select! {
-                _ = often.tick() => self.vacuum(&mut rests).await,
+                _ = often.tick() => self.vacuum(&mut vacuums).await,
                 _ = seldom.tick() => self.fold().await,
                 _ = minutely.tick() => self.old_answers().await.and(self.buckets_of_values().await),
                 _ = hourly.tick() => self.partitions().await.and(self.recount().await).and(self.buckets().await).and(self.breakers().await).and(self.run_times().await).and(self.old_spend().await).and(self.old_summaries().await).and(self.old_todos().await),
             };
             self.warn("upkeep", kept);
         }
-    }
-
-    async fn vacuum(&self, rests: &mut Rests) -> Result<(), StoreError> {
-        let mut dirty = sweep::dirty(&self.pool).await?;
-        if dirty.is_empty() {
-            return Ok(());
-        }
-        let (now, held) = (Instant::now(), snapshot::oldest(&self.pool).await?);
-        let horizon = held.map(|holder| holder.horizon);
-        dirty.retain(|table| {
-            let rest = rests.get(table.name());
-            rest.is_none_or(|rest| rest.is_over(now, horizon))
-        });
-        if dirty.is_empty() {
-            return Ok(());
-        }
-        let mut connection = self.postgres.connect_for_upkeep().await?;
-        for table in dirty {
-            let began = Instant::now();
-            let left = sweep::vacuum(&mut connection, &table).await?;
-            if pace::is_futile(table.dead(), left) {
-                let rest = Rest::after(began, began.elapsed(), horizon);
-                rests.insert(table.name(), rest);
-            } else {
-                rests.remove(table.name());
-            }
-        }
-        Ok(())
     }
 
     async fn fold(&self) -> Result<(), StoreError> {

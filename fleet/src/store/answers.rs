@@ -254,10 +254,7 @@ fn told<T>(reply: Reply<T>) -> Result<Option<T>, StoreError> {
         Reply::Undecided => Ok(None),
         Reply::Refused(source) => Err(StoreError::Refused { doing, source }),
         Reply::NotSent => Err(StoreError::NotSent { doing }),
-        Reply::Unknown => Err(StoreError::Unavailable {
-            doing,
-            source: sqlx::Error::WorkerCrashed,
-        }),
+        Reply::Unknown => Err(StoreError::no_answer(doing)),
     }
 }
 

@@ -180,11 +180,8 @@ const fn refused(source: sqlx::Error) -> StoreError {
     }
 }
 
-const fn not_confirmed() -> StoreError {
-    StoreError::Unavailable {
-        doing: CLAIMING,
-        source: sqlx::Error::WorkerCrashed,
-    }
+fn not_confirmed() -> StoreError {
+    StoreError::no_answer(CLAIMING)
 }
 
 impl Claiming {
@@ -278,10 +275,7 @@ impl Completing {
                 Reply::Undecided => return Ok(None),
                 Reply::Refused(source) => return Err(StoreError::Refused { doing, source }),
                 Reply::Unknown | Reply::NotSent if began.elapsed() >= patience => {
-                    return Err(StoreError::Unavailable {
-                        doing,
-                        source: sqlx::Error::WorkerCrashed,
-                    });
+                    return Err(StoreError::no_answer(doing));
                 }
                 Reply::Unknown | Reply::NotSent => reconnect.pause().await,
             }

@@ -5,6 +5,8 @@
 //! repeated, use a pool with one statement each and never `begin`: a dropped `begin` leaves an open transaction behind in the
 //! pool (sqlx 0.9), and what is written in it is lost.
 
+use std::io;
+
 use sqlx::postgres::PgRow;
 pub use sqlx::{PgConnection, PgPool};
 
@@ -35,6 +37,7 @@ pub mod files;
 pub mod followers;
 pub mod health;
 mod history_indexes;
+pub mod hot_tables;
 pub mod interceptors;
 pub mod keys;
 pub mod lane;
@@ -165,6 +168,12 @@ impl StoreError {
         };
         let answer = source.as_database_error();
         answer.is_some_and(|answer| answer.code().as_deref() == Some("57014"))
+    }
+
+    /// A lane has heard no answer: whether the row was written is unknown. What broke its connection is in the lane's own log.
+    pub(super) fn no_answer(doing: &'static str) -> Self {
+        let source = sqlx::Error::Io(io::Error::other("the connection of its lane broke"));
+        Self::Unavailable { doing, source }
     }
 
     pub(crate) fn unreadable(doing: &'static str, what: impl std::fmt::Display) -> Self {

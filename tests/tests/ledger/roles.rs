@@ -148,6 +148,10 @@ const MATRIX: &[(&str, &str)] = &[
         "md",
         "SELECT toolfleet.fold_open_counts(1, 1), toolfleet.recount_open(), toolfleet.open_count('acme')",
     ),
+    (
+        "md",
+        "SELECT toolfleet.set_autovacuum_threshold('open_calls', 1000)",
+    ),
     ("mdw", "UPDATE toolfleet.open_counts SET n = n"),
     ("m", "DELETE FROM toolfleet.open_counts"),
     // Requests to models: a worker puts them on record and fills them, and changes nothing else of them.

@@ -10,7 +10,9 @@ use fleet::{
     ids::{CallId, Label},
     store::{
         accept::NewCall,
-        expiry, figures, renumber,
+        expiry, figures,
+        hot_tables::{self, HotTable},
+        renumber,
         rights::Duty,
         session::Postgres,
         sweep::{self, OVERDUE_AFTER_MS, Publishable, STEP_ROWS},
@@ -547,11 +549,18 @@ async fn figures_are_told_queue_by_queue_and_add_up() {
     assert!(oldest.max().unwrap() >= 600);
 }
 
+/// The hot tables that this role may vacuum, and that have too many dead rows.
+async fn dirty(pool: &PgPool) -> Vec<HotTable> {
+    let mut tables = hot_tables::look(pool).await.unwrap();
+    tables.retain(HotTable::is_dirty);
+    tables
+}
+
 #[tokio::test]
 async fn a_hot_table_is_vacuumed_when_it_has_more_dead_rows_than_it_may() {
     let ledger = Ledger::fresh().await;
     let pool = &ledger.database.pool;
-    assert!(sweep::dirty(pool).await.unwrap().is_empty());
+    assert!(dirty(pool).await.is_empty());
     let mut session = ledger.database.connect().await;
     for statement in [
         "ALTER TABLE toolfleet.open_counts SET (autovacuum_enabled = off)",
@@ -562,13 +571,13 @@ async fn a_hot_table_is_vacuumed_when_it_has_more_dead_rows_than_it_may() {
     }
     // What a session has done is counted when it ends, at the latest.
     session.close().await.unwrap();
-    let dirty = until("the dead rows to be counted", async || {
-        let dirty = sweep::dirty(pool).await.unwrap();
-        (!dirty.is_empty()).then_some(dirty)
+    let found = until("the dead rows to be counted", async || {
+        let found = dirty(pool).await;
+        (!found.is_empty()).then_some(found)
     })
     .await;
-    let [counts] = dirty[..] else {
-        panic!("{dirty:?}");
+    let [counts] = found[..] else {
+        panic!("{found:?}");
     };
     // A role that may not vacuum it is not sent to try.
     ledger.database.grant_roles().await;
@@ -579,7 +588,7 @@ async fn a_hot_table_is_vacuumed_when_it_has_more_dead_rows_than_it_may() {
             .fetch_one(pool)
             .await
             .unwrap();
-    let seen = sweep::dirty(&dispatcher.pool_for_reading(1)).await.unwrap();
+    let seen = dirty(&dispatcher.pool_for_reading(1)).await;
     assert_eq!(!seen.is_empty(), may, "{seen:?}");
     let mut reader = ledger.database.connect().await;
     run(&mut reader, "BEGIN ISOLATION LEVEL REPEATABLE READ").await;
@@ -593,13 +602,13 @@ async fn a_hot_table_is_vacuumed_when_it_has_more_dead_rows_than_it_may() {
     }
     session.close().await.unwrap();
     let mut upkeep = ledger.database.connect().await;
-    let left = sweep::vacuum(&mut upkeep, &counts).await.unwrap();
+    let left = hot_tables::vacuum(&mut upkeep, &counts).await.unwrap();
     assert_eq!(left, 500, "what the reader may still see");
     run(&mut reader, "COMMIT").await;
-    let left = sweep::vacuum(&mut upkeep, &counts).await.unwrap();
+    let left = hot_tables::vacuum(&mut upkeep, &counts).await.unwrap();
     assert_eq!(left, 0);
     until("no dead row to be left", async || {
-        sweep::dirty(pool).await.unwrap().is_empty().then_some(())
+        dirty(pool).await.is_empty().then_some(())
     })
     .await;
 }

@@ -339,3 +339,34 @@ async fn a_worker_that_was_leaving_is_not_lost() {
     assert!(message.contains("lost 1 times"), "{message}");
     invariants::hold(&fleet, &witness).await;
 }
+
+#[tokio::test]
+async fn autovacuum_waits_for_more_dead_rows_while_a_snapshot_is_held_and_for_the_usual_number_afterwards()
+ {
+    let fleet = Fleet::start(Spec::with([]).roles()).await;
+    let pool = &fleet.database.pool;
+    let mut holder = fleet.database.connect().await;
+    for statement in ["BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT 1"] {
+        sqlx::query(statement).execute(&mut holder).await.unwrap();
+    }
+    for statement in [
+        "INSERT INTO toolfleet.open_counts SELECT 'tenant' || n, 1, 0 FROM generate_series(1, 3000) n",
+        "DELETE FROM toolfleet.open_counts",
+    ] {
+        sqlx::query(statement).execute(pool).await.unwrap();
+    }
+    let waits_for = async || -> i64 {
+        let option = "SELECT option_value::bigint FROM pg_class c, pg_options_to_table(c.reloptions) \
+                      WHERE c.oid = 'toolfleet.open_counts'::regclass AND option_name = 'autovacuum_vacuum_threshold'";
+        sqlx::query_scalar(option).fetch_one(pool).await.unwrap()
+    };
+    until_so("autovacuum waits for twice of them", async || {
+        waits_for().await >= 6_000
+    })
+    .await;
+    sqlx::query("COMMIT").execute(&mut holder).await.unwrap();
+    until_so("autovacuum is as usual", async || {
+        waits_for().await == 1_000
+    })
+    .await;
+}
