@@ -22,6 +22,7 @@ use crate::{
     call::Effect,
     probe,
     secrets::Secrets,
+    wire::subjects::is_of_server_or_inbox,
 };
 
 const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -391,7 +392,7 @@ fn exit_codes(manifest: &Manifest, problems: &mut Problems) {
 
 fn service(spec: &NatsSpec, manifest: &Manifest, problems: &mut Problems) {
     let place = "/executor/nats/subject";
-    if spec.subject.starts_with('$') || spec.subject.starts_with("_INBOX.") {
+    if is_of_server_or_inbox(&spec.subject) {
         problems.add(
             place,
             "the server and inboxes own this subject; write the service's own",

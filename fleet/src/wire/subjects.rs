@@ -380,9 +380,15 @@ impl Subjects {
 
     /// Whether a tool may have this subject: a single one, and not the fleet's, the server's or an inbox.
     pub fn is_for_tools(&self, subject: &str) -> bool {
-        let others = subject.starts_with('$') || subject.starts_with("_INBOX.");
-        !others && !self.is_own(subject) && is_literal(subject)
+        !is_of_server_or_inbox(subject) && !self.is_own(subject) && is_literal(subject)
     }
+}
+
+/// Whether the server has this subject, or it is an inbox. Those of the shipped configuration begin with `_INBOX`, and what the
+/// server makes of replies between accounts with `_R_`.
+pub fn is_of_server_or_inbox(subject: &str) -> bool {
+    let first = subject.split('.').next().unwrap_or_default();
+    first.starts_with('$') || first.starts_with("_INBOX") || first == "_R_"
 }
 
 /// Whether it is one subject: tokens of printable ASCII, none of them empty or a wildcard.
@@ -432,6 +438,8 @@ mod tests {
             "toolfleet",
             "$JS.API.STREAM.DELETE.TOOLFLEET_JOBS",
             "_INBOX.abc.1",
+            "_INBOX_operator.abc.1",
+            "_R_.abc.1",
             "tools.*",
             "tools.>",
             "tools..translate",

@@ -253,6 +253,11 @@ fn everything_that_is_wrong_is_refused_at_its_place() {
             "the server and inboxes",
         ),
         (
+            nats("_INBOX_operator.x"),
+            "/executor/nats/subject",
+            "the server and inboxes",
+        ),
+        (
             json!({"output_schema": {"type": "nonsense"}}),
             "/output_schema/type",
             "array",
