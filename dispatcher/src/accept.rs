@@ -1,9 +1,9 @@
 //! `call`: accept → validate → commit → publish, and the answer to the caller.
 //!
-//! The order of the door: names, headers, the body itself, then the key, then tool and arguments. A known key is answered with
-//! its call, whatever has become of the tool since. The common case needs no look-up: a call that passes everything is
-//! committed at once. Only when its key turns out to be taken is the key read. That needs a new statement, because the one that
-//! waited for a rival's commit does not see the rival's row.
+//! The order of the door: names, headers, the body itself, then tool and arguments, then the commit. A known key is answered with
+//! its call, whatever has become of the tool since, so it is looked for where a call is refused. A call that passes everything is
+//! committed at once, without a look; only when its key turns out to be taken is the key read. That needs a new statement, because
+//! the one that waited for a rival's commit does not see the rival's row.
 
 use fleet::telemetry::{
     spans::{self, Step},

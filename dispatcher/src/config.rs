@@ -53,8 +53,8 @@ pub struct Config {
     #[arg(long, env = "DISPATCHER_TENANT_BYTES_PER_SECOND", default_value_t = 0)]
     pub tenant_bytes_per_second: u64,
     /// Calls of a queue that a tenant may have under way at a time, handed to NATS or running; more wait, held in the ledger, until
-    /// one of them ends. Never more than three quarters of the slots that its workers have. Too few leave slots of workers idle. Calls of tools with a limit of their own do not count. Set the same
-    /// for every dispatcher. 0: no limit.
+    /// one of them ends. Never more than three quarters of the slots that its workers have. Too few leave slots of workers idle.
+    /// Calls of tools with a limit of their own do not count. Set the same for every dispatcher. 0: no limit.
     #[arg(long, env = "DISPATCHER_TENANT_RUNNING", default_value_t = 0)]
     pub tenant_running: u64,
     /// Open calls that a tenant may have at a time, over the whole fleet; more are refused as `quota_exceeded`. Set the same

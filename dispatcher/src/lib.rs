@@ -3,15 +3,17 @@
 //! The modules stand in the order in which a call meets them:
 //!
 //! - `service` hears NATS and makes a `request` of each message that may be answered where it asks for it (`replies`); `rates`
-//!   bound what a tenant sends, `slots` the requests in hand, and share them among tenants; `endpoints` is the table of verbs, `door` the data that all of them work on;
-//! - `accept` is the verb `call`: `check` checks it, and `arguments` what its tool gets, `admission` decides whether the call comes in and whether it
-//!   waits (by `repeats`, which `repetition` counts, `quota`, `running` and `meter`), `commit` writes its row (`key` hashes its key, `pending` reads the ledger's reply),
-//!   `publish` rings the bell, `hand_over` tells who has to run it where no worker does, `replay` answers for calls that exist already;
+//! bound what a tenant sends, `slots` the requests in hand, and share them among tenants; `endpoints` is the table of verbs, `door`
+//! the data that all of them work on;
+//! - `accept` is the verb `call`: `check` checks it, and `arguments` what its tool gets, `admission` decides whether the call comes
+//!   in and whether it waits (by `repeats`, which `repetition` counts, `quota`, `running` and `meter`), `commit` writes its row
+//!   (`key` hashes its key, `pending` reads the ledger's reply), `publish` rings the bell, `hand_over` tells who has to run it
+//!   where no worker does, `replay` answers for calls that exist already;
 //! - `waiters` are the callers that wait, `expiry` knows which calls expire soon, `answer` and `refusal` are what callers get,
 //!   `respond` sends it;
-//! - the other verbs: `batch` brings many calls to the same door, `examine` says what it would say of arguments, `get`, `listing`, `cancel`, `settle`, `output` and `control` read a short
-//!   `form`; `preview` asks another tool before somebody decides, with the arguments that `question` makes of a template, as the sweep's
-//!   probes do; `news` publishes what they decide;
+//! - the other verbs: `batch` brings many calls to the same door, `examine` says what it would say of arguments, `get`, `listing`,
+//!   `cancel`, `settle`, `output` and `control` read a short `form`; `preview` asks another tool before somebody decides, with the
+//!   arguments that `question` makes of a template, as the sweep's probes do; `news` publishes what they decide;
 //! - `sweep` runs beside all of this and finds what was lost.
 
 mod config;

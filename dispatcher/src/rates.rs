@@ -2,8 +2,9 @@
 //!
 //! A bucket is full at first and holds what comes in a second. A request passes while neither bucket is empty, and takes all that
 //! it needs: a large one leaves a bucket below zero, and the tenant waits until it is filled again. The time for which a request
-//! keeps a thread counts as further calls once it has been answered. So a request of any size passes at some time, and over longer times the rate is exact. No server is asked: each dispatcher counts what itself hears,
-//! and NATS spreads the requests of a tenant over all of them.
+//! keeps a thread counts as further calls once it has been answered. So a request of any size passes at some time, and over
+//! longer times the rate is exact. No server is asked: each dispatcher counts what itself hears, and NATS spreads the requests of
+//! a tenant over all of them.
 
 use std::{
     collections::HashMap,

@@ -150,9 +150,8 @@ impl Waiters {
     /// Wakes the waiters of a call who know what its tool asks for at this revision.
     fn tell_question(&self, call: CallId, rev: i32) {
         if let Some(awaited) = self.lock().calls.get(&call) {
-            let is_new = |known: &Known| known.ends(WaitFor::QuestionAfter(rev - 1));
             awaited.decided.send_if_modified(|known| {
-                let tells = !is_new(known);
+                let tells = !known.ends(WaitFor::QuestionAfter(rev - 1));
                 if tells {
                     *known = Known::Asks(rev);
                 }

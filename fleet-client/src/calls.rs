@@ -293,7 +293,8 @@ impl FleetClient {
 
     /// Has the tool asked that is to be seen before somebody decides about a call.
     ///
-    /// The answer is `{"call_id", "preview"}`, or a refusal. Safe to repeat: it is asked once within a minute, and nothing else of the call moves.
+    /// The answer is `{"call_id", "preview"}`, or a refusal. Safe to repeat: it is asked once within a minute, and nothing else of
+    /// the call moves.
     ///
     /// # Errors
     ///

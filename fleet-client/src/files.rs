@@ -1,7 +1,7 @@
 //! Files: begun, handed in chunk by chunk, finished, looked at, read and deleted.
 //!
-//! Each answer is the dispatcher's own, which may be a refusal. All but [`FleetClient::begin_file`] are safe to repeat, and any dispatcher may
-//! answer the next one.
+//! Each answer is the dispatcher's own, which may be a refusal. All but [`FleetClient::begin_file`] are safe to repeat, and any
+//! dispatcher may answer the next one.
 
 use async_nats::HeaderMap;
 use bytes::Bytes;
@@ -51,8 +51,8 @@ enum FileAsked<'a> {
 }
 
 impl FleetClient {
-    /// Announces a file; the answer has its `file_id`, and in `chunk_bytes` how much a chunk may have. Repeated, it announces another file; what
-    /// is not finished goes after an hour.
+    /// Announces a file; the answer has its `file_id`, and in `chunk_bytes` how much a chunk may have. Repeated, it announces
+    /// another file; what is not finished goes after an hour.
     ///
     /// # Errors
     ///

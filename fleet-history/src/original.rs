@@ -48,7 +48,8 @@ pub async fn original(pool: &PgPool, call: CallId) -> Result<Option<Original>, S
     Ok(originals(pool, &[call]).await?.pop())
 }
 
-/// The requests of those of these calls that are there, in no order. A request may have 256 KiB, of a model 1 MiB, so ask for a hundred at most.
+/// The requests of those of these calls that are there, in no order. A request may have 256 KiB, of a model 1 MiB, so ask for a
+/// hundred at most.
 ///
 /// # Errors
 ///

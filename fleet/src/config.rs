@@ -24,7 +24,8 @@ pub struct StoreArgs {
 /// Where the bus is.
 #[derive(Debug, Clone, Args)]
 pub struct BusArgs {
-    /// A NATS server (2.12.6 or newer, with JetStream), as `nats://user:password@host:port`, or `file:PATH` of a file with that; it names the rest of its cluster.
+    /// A NATS server (2.12.6 or newer, with JetStream), as `nats://user:password@host:port`, or `file:PATH` of a file with that; it
+    /// names the rest of its cluster.
     #[arg(long, env = "NATS_URL", hide_env_values = true, default_value = "nats://127.0.0.1:4222", value_parser = secret)]
     pub nats_url: SecretString,
     /// The first token of every subject. Fleets with different prefixes do not see each other.

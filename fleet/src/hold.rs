@@ -17,7 +17,8 @@ use crate::{
 /// Where a held call waits: in the line of its queue, or, if its tool has a limit, in the line of its tool, so that it delays
 /// no other call.
 ///
-/// Where tenants share the slots of a queue, the queue's line is another one. A newer release may write lines of other kinds: they do not parse.
+/// Where tenants share the slots of a queue, the queue's line is another one. A newer release may write lines of other kinds: they
+/// do not parse.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Line {
     /// The calls of a queue whose tools have no limit.

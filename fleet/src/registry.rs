@@ -1,4 +1,5 @@
-//! The tools, the controls, the breakers, the learned timeouts and the MCP servers as this process knows them: read at the start, then what is new within a second.
+//! The tools, the controls, the breakers, the learned timeouts and the MCP servers as this process knows them: read at the start,
+//! then what is new within a second.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

@@ -28,7 +28,8 @@ words! {
         WorkerLeft = "worker_left",
         /// The guard of a program lost its worker's order before it was complete.
         OrderTakenBack = "order_taken_back",
-        /// The machine had no process, thread, descriptor or memory left to start the tool with; or its server has as many processes as may be.
+        /// The machine had no process, thread, descriptor or memory left to start the tool with; or its server has as many
+        /// processes as may be.
         NoResources = "no_resources",
         /// The guard of a program could not do its work.
         GuardFailed = "guard_failed",

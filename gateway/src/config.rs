@@ -65,7 +65,8 @@ pub struct Config {
     #[arg(long, env = "GATEWAY_CONNECTIONS_EACH_MAX")]
     pub connections_each_max: Option<usize>,
     /// Connections from one address, or one network of IPv6 (/64), whose last request did not say who asks; further ones wait
-    /// two seconds for a place, then they are closed. Behind a proxy all callers have its address: set it to as many connections as the proxy holds.
+    /// two seconds for a place, then they are closed. Behind a proxy all callers have its address: set it to as many connections as
+    /// the proxy holds.
     #[arg(long, env = "GATEWAY_STRANGERS_MAX", default_value_t = 64)]
     pub strangers_max: usize,
     /// Streams of events at a time; further ones are refused.
@@ -82,7 +83,8 @@ pub struct Config {
     #[arg(long, env = "GATEWAY_BODIES_MAX_MIB", default_value_t = 64)]
     pub bodies_max_mib: usize,
     /// MiB of answers in memory that their clients have not read yet, beyond those of 16 KiB and less; where there are more, the connection
-    /// is closed whose answer waits for the longest, of the token with too many. One token may have half of it, and each the largest answer.
+    /// is closed whose answer waits for the longest, of the token with too many. One token may have half of it, and each the
+    /// largest answer.
     #[arg(long, env = "GATEWAY_ANSWERS_MAX_MIB", default_value_t = 64)]
     pub answers_max_mib: usize,
     /// A folder with resources and prompts for clients of MCP, read when the gateway starts: docs/mcp.md.

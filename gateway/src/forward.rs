@@ -28,7 +28,8 @@ const OTHERS: [&str; 5] = [
 ];
 /// How the names of our headers begin.
 const OURS: &str = "toolfleet-";
-/// How the names begin that the gateway gives out itself: the keys and the sessions of turns, and the keys of requests over MCP that have none.
+/// How the names begin that the gateway gives out itself: the keys and the sessions of turns, and the keys of requests over MCP
+/// that have none.
 const OUR_NAMES: [&str; 2] = ["turn_", "mcp-"];
 /// The field of `Toolfleet-Meta` that says who asks.
 pub(crate) const PRINCIPAL: &str = "principal";
@@ -168,8 +169,8 @@ pub(crate) fn headers(
     Ok(passed)
 }
 
-/// Refuses a key or a session of a name that only the gateway gives out: with it a call would be taken for one of a turn, or for that of somebody
-/// else's request.
+/// Refuses a key or a session of a name that only the gateway gives out: with it a call would be taken for one of a turn, or for
+/// that of somebody else's request.
 ///
 /// # Errors
 ///

@@ -6,11 +6,15 @@
 //! The modules stand in the order in which a request meets them:
 //!
 //! - `edge` takes connections and looks at what stands before a body: whom it is for, from which page, and who asks (`auth`);
-//! - `api` has the endpoints: a row each, and a file for what stands behind it. `asked` is what is known of a request, `query` and `body` its
-//!   parts, `page` what is wanted of a list, `forward` its headers on their way to NATS, `form` and `decision` its fields;
-//! - `ask` asks the dispatchers, `desk` is what calls are made with over HTTP and over a pipe, `referents` looks at whose answers stand in arguments, `submit` makes a call and waits for it, `wait` waits for one whose id is known, `when_left` says what becomes of one whose caller goes away; `views` says why the history
-//!   cannot be read; `openapi` is the document that describes the API;
-//! - `models` has the vendors' own packages ask models; `mcp` speaks the Model Context Protocol, and `listed` has the tools that it and the API show;
+//! - `api` has the endpoints: a row each, and a file for what stands behind it. `asked` is what is known of a request, `query` and
+//!   `body` its parts, `page` what is wanted of a list, `forward` its headers on their way to NATS, `form` and `decision` its
+//!   fields;
+//! - `ask` asks the dispatchers, `desk` is what calls are made with over HTTP and over a pipe, `referents` looks at whose answers
+//!   stand in arguments, `submit` makes a call and waits for it, `wait` waits for one whose id is known, `when_left` says what
+//!   becomes of one whose caller goes away; `views` says why the history cannot be read; `openapi` is the document that describes
+//!   the API;
+//! - `models` has the vendors' own packages ask models; `mcp` speaks the Model Context Protocol, and `listed` has the tools that it
+//!   and the API show;
 //! - `events` follows sessions for who may (`follower`), and sends what it hears; `turns` makes many calls as one
 //!   turn and tells them through the speaker; `files` brings files to the dispatchers and back, a piece at a time;
 //! - `console` has the pages for people, over the endpoints alone;

@@ -16,8 +16,8 @@ use crate::{ask::Dispatchers, asked::meant, auth::principal::Principal, refusal:
 /// The most different answers that a request may refer to with a token of some tools only: each is asked for.
 const REFERENTS_MAX: usize = 64;
 
-/// Refuses arguments, each of these JSON texts by itself, that refer to the answer or the messages of a call that such a token may not see; a call that
-/// does not exist is refused alike. What is wrong with them otherwise the door says.
+/// Refuses arguments, each of these JSON texts by itself, that refer to the answer or the messages of a call that such a token may
+/// not see; a call that does not exist is refused alike. What is wrong with them otherwise the door says.
 ///
 /// # Errors
 ///

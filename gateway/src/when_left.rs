@@ -37,7 +37,8 @@ pub(crate) struct OpenCall {
 }
 
 impl WhenLeft {
-    /// Whether this open call is to be cancelled, now that it is known. `is_gone`: its caller is. Else who pulls the switch later cancels it.
+    /// Whether this open call is to be cancelled, now that it is known. `is_gone`: its caller is. Else who pulls the switch later
+    /// cancels it.
     pub(crate) fn unwanted(&self, tenant: &Label, call: CallId, is_gone: bool) -> bool {
         match self {
             Self::Cancelled => is_gone,

@@ -2,7 +2,8 @@
 //!
 //! Read `state` (what there is), `actions` (what can happen), `ledger`, `worker` and `rulings` (what it does), `properties`
 //! (what is promised). `held` is a second model, of calls that wait for each other; `breaker` a third, of a breaker; `waits` one of a call
-//! that its caller's program runs, `later` one of a call whose tool answers later. `docs/model.md` says what this proves, what it does not, and how to read a counterexample.
+//! that its caller's program runs, `later` one of a call whose tool answers later. `docs/model.md` says what this proves, what it
+//! does not, and how to read a counterexample.
 
 #![expect(
     clippy::print_stdout,

@@ -23,16 +23,15 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::{
-    cache::pass as cache,
+    brakes::is_suppressed,
+    cache,
     conclude::{conclude, settling},
     cool_down,
     interceptor::EndedView,
-    large_results::pass as large_results,
-    late,
+    large_results, late,
     onion::Round,
     park,
     stage::{Attempt, Executed, Execution},
-    suppression::is_suppressed,
     worker::WorkerProcess,
 };
 

@@ -80,8 +80,8 @@ pub struct Config {
     /// such a tool is not asked where its call has files.
     #[arg(long, env = "WORKER_GATEWAY_URL", value_name = "URL")]
     pub gateway_url: Option<GatewayUrl>,
-    /// Files that a tenant may keep at a time, those that its callers hand in included; a large block of an answer stays in the answer then.
-    /// Set as for dispatchers. 0: no limit.
+    /// Files that a tenant may keep at a time, those that its callers hand in included; a large block of an answer stays in the
+    /// answer then. Set as for dispatchers. 0: no limit.
     #[arg(long, env = "WORKER_TENANT_FILES", default_value_t = 10_000)]
     pub tenant_files: u64,
     /// Bytes that these files may have together. They are kept in Postgres. Set as for dispatchers. 0: no limit.

@@ -63,7 +63,7 @@ pub(crate) enum Skip {
     NoProgramSlot,
     /// The tool refused the arguments before anything ran; the call is ended.
     Refused,
-    /// An interceptor or the policy of its tool refused the call; it is ended.
+    /// An interceptor, the policy of its tool or a budget refused the call; it is ended.
     Denied,
     /// An interceptor lets the call wait, or has failed; it waits in the ledger.
     NoConsent,

@@ -57,11 +57,16 @@
 //!
 //! Deliver, gate, claim, ack, execute, complete, reply: `attempt` is the whole of it; read that first.
 //!
-//! - `stage` has the values that go from step to step; `arguments` has what the tool gets of a call's, `conversation` the messages that a model's request goes on from; `gate`, `claim`, `execute`, `intercept`, `executors`, `conclude`,
-//!   `complete` and `dispose` are its parts. `onion` takes a call through the interceptors of the program. `retry_budgets` bounds
-//!   how often a tool that fails is tried again, `timeouts` has those that the fleet learns. `large_results` says whether callers get a part of an answer. `mcp_discover` looks at what MCP servers offer, `find_tools` finds tools by what they do, with `relevance`, and `built_in` says which of these are applied. `redact` masks sensitive values, `handover` hands the files of calls over, `late` records outcomes that came too late.
+//! - `stage` has the values that go from step to step; `arguments` has what the tool gets of a call's, `conversation` the messages
+//!   that a model's request goes on from; `gate`, `claim`, `execute`, `intercept`, `executors`, `conclude`, `complete` and
+//!   `dispose` are its parts. `onion` takes a call through the interceptors of the program. `retry_budgets` bounds how often a tool
+//!   that fails is tried again, `timeouts` has those that the fleet learns. `large_results` says whether callers get a part of an
+//!   answer. `mcp_discover` looks at what MCP servers offer, `find_tools` finds tools by what they do, with `relevance`, and
+//!   `built_in` says which of these are applied. `redact` masks sensitive values, `handover` hands the files of calls over, `late`
+//!   records outcomes that came too late.
 //! - `heartbeat` keeps the lease, `leave` gives it up, `neighbours` fences dead workers of this machine. `cancel` ends attempts
-//!   of cancelled calls, `progress` is what a tool tells while it runs, `parts` bounds the parts of its answer. `programs` has the slots of process tools, `inability` writes which
+//! of cancelled calls, `progress` is what a tool tells while it runs, `parts` bounds the parts of its answer. `programs` has the
+//! slots of process tools, `inability` writes which
 //!   tools cannot run here, `lacks` says it in the log once. `guard` is the small process between the worker and a process tool.
 //! - `run` starts and stops all of it; `builder` and `apply` are for tools and executors of a program's own.
 
@@ -108,8 +113,6 @@ mod redact;
 mod conclude;
 mod cool_down;
 
-mod suppression;
-
 mod fallback;
 
 mod complete;
@@ -155,6 +158,7 @@ mod run;
 pub mod tool;
 
 mod apply;
+mod brake_counts;
 mod brakes;
 mod budget;
 mod builder;

@@ -24,7 +24,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::{
-    cache::pass as cache,
+    cache,
     interceptor::EndedView,
     stage::{Executed, Execution},
     worker::WorkerProcess,

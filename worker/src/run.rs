@@ -45,6 +45,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     apply,
+    brake_counts::{FallbackCounts, LargeResultCounts},
     breaker::{desk::BreakerDesk, reporter},
     cancel,
     config::Config,
@@ -60,11 +61,9 @@ use crate::{
         registry::Executors,
         sql::SqlExecutor,
     },
-    fallback::counts::FallbackCounts,
     handover::{Handover, folder::FileFolders, urls::FileUrls},
     heartbeat, inability, intake,
     lacks::SaidLacks,
-    large_results::counts::LargeResultCounts,
     leave,
     mcp_discover::McpDiscover,
     neighbours,
@@ -97,10 +96,10 @@ const LEFT_BEHIND_AFTER: Duration = Duration::from_secs(10);
 
 /// Runs a worker until `shutdown` resolves and its attempts have ended.
 ///
-/// Order of the start: server and schema, the role of sql tools, NATS, lost writes, prefix, tools, lock, executors, registration, heartbeat, intake.
-/// Order of the stop, in two speeds: first `intake` (nothing new is pulled, unclaimed calls go back), then, when the drain
-/// timeout is over, `work` (running attempts are told to end); then the executors stop, everything is written, and the row says
-/// what the worker leaves behind.
+/// Order of the start: server and schema, the role of sql tools, NATS, lost writes, prefix, tools, lock, executors, registration,
+/// heartbeat, intake. Order of the stop, in two speeds: first `intake` (nothing new is pulled, unclaimed calls go back), then, when
+/// the drain timeout is over, `work` (running attempts are told to end); then the executors stop, everything is written, and the
+/// row says what the worker leaves behind.
 ///
 /// # Errors
 ///

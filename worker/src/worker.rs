@@ -26,13 +26,11 @@ use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    brake_counts::{CacheCounts, FallbackCounts, LargeResultCounts},
     breaker::{counts::BreakerCounts, desk::BreakerDesk},
-    cache::counts::CacheCounts,
     executors::{chat::ModelEdits, registry::Executors},
-    fallback::counts::FallbackCounts,
     handover::Handover,
     lacks::SaidLacks,
-    large_results::counts::LargeResultCounts,
     onion::{Hearing, Link},
     programs::Programs,
     put_back::PuttingBack,
@@ -142,8 +140,8 @@ impl WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Tells the dispatcher that accepted the call, when the call is decided, and the followers of its session. Without the secret of a claim it can only ring
-    /// the bell: no dispatcher believes more.
+    /// Tells the dispatcher that accepted the call, when the call is decided, and the followers of its session. Without the secret
+    /// of a claim it can only ring the bell: no dispatcher believes more.
     pub(crate) async fn reply(
         &self,
         call: CallId,

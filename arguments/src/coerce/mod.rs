@@ -1,6 +1,7 @@
 //! Mends what a model got slightly wrong, and never guesses.
 //!
-//! Valid arguments are never changed, unless they stand in a `wrapper` of the words in `formats`: it is taken off or refused.
+//! What is valid is never changed, unless it stands in a `wrapper` of the words in `formats`: it is taken off or refused. Defaults
+//! are filled in where a property is absent.
 //! Where validation fails, only rules are tried that can mean one thing, and their result is accepted only if the whole then
 //! validates. Otherwise the violations of the arguments as sent are reported.
 //!

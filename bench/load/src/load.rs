@@ -96,7 +96,8 @@ struct Load<'a> {
     loaded: Loaded,
 }
 
-/// Sends until the time is over, then waits for what is in the air. `open` opens the way for so many requests at a time; `tell` gets the number of answered calls so far.
+/// Sends until the time is over, then waits for what is in the air. `open` opens the way for so many requests at a time; `tell`
+/// gets the number of answered calls so far.
 pub(crate) async fn run(
     open: impl AsyncFnOnce(usize) -> anyhow::Result<(Way, BoxStream<'static, Arrival>)>,
     workload: &Workload,

@@ -1,7 +1,7 @@
 //! **Does a call come in, and does it wait?** One decision from facts, for single calls and batches.
 //!
-//! Facts become known as a request goes through the door, so the decision is made three times, each time from what is known by
-//! then. An unknown fact does not stand in the way. Pure: the counts behind the facts are kept elsewhere (ARCHITECTURE.md,
+//! Facts become known as a request goes through the door, so the decision is made several times, each time from what is known
+//! by then. An unknown fact does not stand in the way. Pure: the counts behind the facts are kept elsewhere (ARCHITECTURE.md,
 //! "What decides whether a call comes in, waits or is refused"). A further reason is one more fact and one more arm.
 
 use fleet::{

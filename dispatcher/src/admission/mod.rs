@@ -1,16 +1,13 @@
 //! Admission: whether a call comes in, and if so, whether it is published at once or held.
 //!
 //! `decision` decides. This file gathers its facts and takes what the call needs. One order, for single calls and batches: a
-//! pause first, then what has failed too often, then the tenant's quota, then its calls under way, then the room, so that a refused call has taken none from
-//! others.
+//! pause first, then what has failed too often, then the tenant's quota, then its calls under way, then the room, so that a
+//! refused call has taken none from others.
 
-mod answered;
-mod approval;
 mod decision;
-mod key;
+mod looks;
 mod pause;
 mod policy;
-mod shut;
 
 use fleet::{
     hold::{HeldWhy, Line},
@@ -69,12 +66,12 @@ pub(crate) async fn admit(
         })?;
     }
     policy::judges(submission, checked)?;
-    let rate_key = key::of(tenant, checked).await?;
+    let rate_key = looks::rate_key(tenant, checked).await?;
     let (quota, no_quota) = match door.quota.admit(tenant, call).await {
         Ok(admitted) => (admitted, None),
         Err(none) => (Admitted::default(), Some(none)),
     };
-    let needs_approval = approval::needed(checked).await?;
+    let needs_approval = looks::needs_approval(checked).await?;
     let shares_slots = door.running.most().is_some();
     if needs_approval || tool.is_run_by_client() {
         comes_in(&Facts {
@@ -93,9 +90,9 @@ pub(crate) async fn admit(
         });
     }
     // Who is answered needs nothing of the target; the gate holds the others.
-    let shut = match answered::may_be(door, submission, tool) {
+    let shut = match looks::may_be_answered(door, submission, tool) {
         true => None,
-        false => shut::breaker_of(door, tenant, newest, tool),
+        false => looks::shut_breaker(door, tenant, newest, tool),
     };
     let goes_on = pause.is_none() && shut.is_none() && no_quota.is_none();
     let goes_on = (goes_on && !always_waits(newest))

@@ -1,8 +1,8 @@
 //! `file`: callers hand in files, in chunks, and look at them, read and delete them.
 //!
-//! A chunk is a request with the headers `Toolfleet-File` and `Toolfleet-File-Offset` and raw bytes in its body (`chunk`); everything else is
-//! a JSON object with `op` (`op`). The ledger decides about both, so every dispatcher may have the next chunk. `named` looks at the files
-//! that a call names, `room` bounds how many of these requests are in hand.
+//! A chunk is a request with the headers `Toolfleet-File` and `Toolfleet-File-Offset` and raw bytes in its body (`chunk`);
+//! everything else is a JSON object with `op` (`op`). The ledger decides about both, so every dispatcher may have the next chunk.
+//! `named` looks at the files that a call names, `room` bounds how many of these requests are in hand.
 
 mod chunk;
 mod forms;

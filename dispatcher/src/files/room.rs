@@ -1,5 +1,5 @@
-//! How many requests about files are in hand, and how many at work: each may bring or want 256 KiB, and all of them share the connections to
-//! Postgres and to NATS with the calls.
+//! How many requests about files are in hand, and how many at work: each may bring or want 256 KiB, and all of them share the
+//! connections to Postgres and to NATS with the calls.
 
 use std::{
     collections::HashMap,

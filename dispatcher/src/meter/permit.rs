@@ -31,7 +31,7 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// The pointer was given to the stream.
+    /// The pointer was given to the stream, or may have been: the next count of the stream tells.
     pub(crate) fn used(mut self) {
         if let Some(books) = self.books.take() {
             books.made.fetch_add(1, Ordering::Relaxed);

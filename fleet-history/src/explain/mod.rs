@@ -2,7 +2,8 @@
 //! views say of it.
 //!
 //! `look` reads the views into `facts`. `waiting` has the reasons of a call without an attempt, `running` of a call with one, `awaiting`
-//! of one that waits for somebody outside the fleet, `ended` of a call that is over, and `dealt` what was done about it since; `explanation` is the result.
+//! of one that waits for somebody outside the fleet, `ended` of a call that is over, and `dealt` what was done about it since;
+//! `explanation` is the result.
 
 mod facts;
 

@@ -1,7 +1,8 @@
 //! Circuit breakers: calls stop being sent to a target that fails, and a few calls probe it before the others go on.
 //!
 //! A breaker belongs to a tool and a target, over the whole fleet. `decide` has its states and how it moves between them, as the
-//! ledger decides it; `evidence` is what an attempt says about its target; `known` is what a process knows of all breakers, and what that means for one call.
+//! ledger decides it; `evidence` is what an attempt says about its target; `known` is what a process knows of all breakers, and
+//! what that means for one call.
 
 mod decide;
 mod evidence;

@@ -1,8 +1,8 @@
 //! What the stream of events is asked over the API of JetStream, and how its answers are read. Pure: who asks has the connection.
 //!
 //! A follower reads one session with a consumer of its own, which the server pushes to it in order. Its end is asked for, and where nobody
-//! does that any more, the server takes it away by itself some seconds after nobody listens. What lies before that is read one by one. Both name the session as their filter, so a
-//! user needs no right to anything but the events of sessions.
+//! does that any more, the server takes it away by itself some seconds after nobody listens. What lies before that is read one by
+//! one. Both name the session as their filter, so a user needs no right to anything but the events of sessions.
 
 use std::time::Duration;
 
@@ -178,7 +178,8 @@ pub fn read_next(answer: &[u8]) -> Result<Option<KeptEvent>, ApiRefusal> {
 
 /// Asks for a consumer of this name that delivers the events of a session from this sequence on to `inbox`.
 ///
-/// [`read_consumer`] reads the answer. Nothing is acknowledged: the server stops after what the receiver has room for until that has answered.
+/// [`read_consumer`] reads the answer. Nothing is acknowledged: the server stops after what the receiver has room for until that
+/// has answered.
 pub fn ask_consumer(
     subjects: &Subjects,
     tenant: &Label,

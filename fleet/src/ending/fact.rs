@@ -364,8 +364,8 @@ fn never_started(failure: &ToolFailure, known: &Known) -> EndingKind {
     }
 }
 
-/// A call that is queued or waits for a yes, and will not run: it ends, or is in doubt if an earlier attempt left its effect unknown. `after`: what its
-/// error says of the effect.
+/// A call that is queued or waits for a yes, and will not run: it ends, or is in doubt if an earlier attempt left its effect
+/// unknown. `after`: what its error says of the effect.
 fn unrun(
     from: State,
     failure: &ToolFailure,

@@ -1,9 +1,13 @@
 //! A tool manifest: what an operator writes, what is stored as an immutable version.
 //!
-//! `version` is the content of one file; `policy`, `approval`, `retry`, `rate`, `rules`, `budget`, `context`, `tool_selection`, `delegate`, `breaker`, `cache`, `fallback`, `files`, `probe`, `timeout`, `todo`, `large_result`, `client`, `completion`, `executor` (`chat` of it, and `origin`), `sandbox`, `answer_form`, `over_mcp` and `shown` are parts of it. `parse` reads a file in
-//! three steps: `document` (YAML or JSON), the schema of a manifest with its `advice`, and `check` for what its fields say
-//! together. For that, `required` looks at the input schema, and `request` and `sql` at the two executors that are written as
-//! text, `chat_check` at models, whose other defaults `chat_defaults` has filled in before; `unseen` at what is said of how calls are shown; `built_in` has the names of the fleet's own tools. `mcp_server` is the other kind of manifest, which names a server whose tools manifests name. `lint` warns of what a model may misunderstand.
+//! `version` is the content of one file; `policy`, `approval`, `retry`, `rate`, `rules`, `budget`, `context`, `tool_selection`,
+//! `delegate`, `breaker`, `cache`, `fallback`, `files`, `probe`, `timeout`, `todo`, `large_result`, `client`, `completion`,
+//! `executor` (`chat` of it, and `origin`), `sandbox`, `answer_form`, `over_mcp` and `shown` are parts of it. `parse` reads a file
+//! in three steps: `document` (YAML or JSON), the schema of a manifest with its `advice`, and `check` for what its fields say
+//! together. For that, `required` looks at the input schema, and `request` and `sql` at the two executors that are written as text,
+//! `chat_check` at models, whose other defaults `chat_defaults` has filled in before; `unseen` at what is said of how calls are
+//! shown; `built_in` has the names of the fleet's own tools. `mcp_server` is the other kind of manifest, which names a server whose
+//! tools manifests name. `lint` warns of what a model may misunderstand.
 
 mod answer_form;
 mod approval;

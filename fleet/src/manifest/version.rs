@@ -330,7 +330,8 @@ impl Manifest {
         matches!(self.executor, ExecutorSpec::Client(_))
     }
 
-    /// Whether it may be asked about a doubt, or before a yes: a read that workers run, that answers at once, that nobody has to agree to, and that has no policy and no budget.
+    /// Whether it may be asked about a doubt, or before a yes: a read that workers run, that answers at once, that nobody has to
+    /// agree to, and that has no policy and no budget.
     pub const fn may_probe(&self) -> bool {
         self.unfit_to_be_asked().is_none()
     }

@@ -7,8 +7,8 @@ use crate::manifest::McpServer;
 /// The most characters of a name.
 pub(super) const NAME_MAX: usize = 64;
 
-/// What a tool is called here: the server's name and its own, in our alphabet. One that is too long, or of another script, ends in a hash of
-/// the whole: what is left of it may be what is left of another.
+/// What a tool is called here: the server's name and its own, in our alphabet. One that is too long, or of another script, ends in
+/// a hash of the whole: what is left of it may be what is left of another.
 pub(super) fn name_of(server: &McpServer, upstream: &str) -> String {
     let own: String = upstream
         .chars()

@@ -41,9 +41,9 @@ pub enum BlocksKept {
 
 /// The answer to an attempt with links in the place of its large blocks.
 ///
-/// All of them, or none: where they cannot be kept, or not within the tenant's quota, or have to wait for five seconds, the answer stays as it is. An answer
-/// without such blocks, or of a tool whose answers are not made of blocks, costs nothing. Safe to repeat: the same answer is the same
-/// files. Dropping it leaves files that nobody knows; they go after a day.
+/// All of them, or none: where they cannot be kept, or not within the tenant's quota, or have to wait for five seconds, the answer
+/// stays as it is. An answer without such blocks, or of a tool whose answers are not made of blocks, costs nothing. Safe to repeat:
+/// the same answer is the same files. Dropping it leaves files that nobody knows; they go after a day.
 pub async fn with_links(
     pool: &PgPool,
     (call, attempt): (CallId, AttemptId),

@@ -25,7 +25,7 @@ pub use crate::{
 /// The statement.
 ///
 /// Own autocommit statement; guard: [`Guard`]. A row that does not come back did not move: read the call, for it may have moved
-/// before, even by this very ending. Safe to repeat. Locks its rows in the order of their ids.
+/// before, even by this very ending. Safe to repeat. Endings that are not plain lock their rows in the order of their ids.
 #[derive(Debug)]
 pub struct Complete;
 

@@ -22,7 +22,8 @@ pub struct ReadFileKeys {
 }
 
 impl ReadFileKeys {
-    /// What time it is by the ledger's clock, at most as much too late as reading the keys took. No clock of this machine is compared with it.
+    /// What time it is by the ledger's clock, at most as much too late as reading the keys took. No clock of this machine is
+    /// compared with it.
     pub fn now(&self) -> OffsetDateTime {
         self.at + self.asked_at.elapsed()
     }

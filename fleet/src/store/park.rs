@@ -1,6 +1,7 @@
 //! Park: lets a call wait whose attempt runs, and gives it what its tool has asked for.
 //!
-//! It waits for its tool, which answers later, or for its caller, who is asked. `toolfleet.park` and `toolfleet.give_input` in the database decide whether that counts.
+//! It waits for its tool, which answers later, or for its caller, who is asked. `toolfleet.park` and `toolfleet.give_input` in the
+//! database decide whether that counts.
 
 use sqlx::{PgPool, Row as _};
 use time::OffsetDateTime;

@@ -25,8 +25,8 @@ pub enum Which {
 
 /// The answer of a call of this tenant; `None` where there is none to read.
 ///
-/// There is none of a call that does not exist, is another tenant's, has no answer of this kind, or whose day of history is dropped; nor of a
-/// tool with sensitive fields, whose values would be shown in the call that reads them.
+/// There is none of a call that does not exist, is another tenant's, has no answer of this kind, or whose day of history is
+/// dropped; nor of a tool with sensitive fields, whose values would be shown in the call that reads them.
 ///
 /// # Errors
 ///

@@ -84,7 +84,8 @@ pub struct KeyLine {
 
 /// The lines of a tool whose calls wait by their key, and how many of each may be released, as [`free`] counts them.
 ///
-/// At most `limit`, in the order of their keys from the first after `after`; fewer: there are no more behind them. One statement, changes nothing. It reads an index entry and a bucket for each line, and the calls that were released.
+/// At most `limit`, in the order of their keys from the first after `after`; fewer: there are no more behind them. One statement,
+/// changes nothing. It reads an index entry and a bucket for each line, and the calls that were released.
 ///
 /// # Errors
 ///

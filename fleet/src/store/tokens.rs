@@ -1,8 +1,8 @@
 //! Tokens of clients over HTTP: reads those that hold, and asks the ledger to make one or to revoke one.
 //!
-//! `toolfleet.create_token` and `toolfleet.revoke_token` in the database decide whether that may be, for people with psql and at the command
-//! line alike; who did it and when stands in the row of the token, which nothing else changes. The secret of a token never comes here: the
-//! ledger has its SHA-256, in a view that only gateways may read.
+//! `toolfleet.create_token` and `toolfleet.revoke_token` in the database decide whether that may be, for people with psql and at
+//! the command line alike; who did it and when stands in the row of the token, which nothing else changes. The secret of a token
+//! never comes here: the ledger has its SHA-256, in a view that only gateways may read.
 
 use std::time::Duration;
 

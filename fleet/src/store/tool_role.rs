@@ -38,8 +38,8 @@ const FRESH: &str = "toolfleet_tool";
 const SHOWN_MAX: usize = 3;
 
 impl ToolRole {
-    /// Whatever is wrong with the role of this name, one row of two texts each; none: it does not exist is a row too. Tables come last, for there may be more
-    /// of them than are shown.
+    /// Whatever is wrong with the role of this name, one row of two texts each; none: it does not exist is a row too. Tables come
+    /// last, for there may be more of them than are shown.
     pub const LOOK: &str = "\
         WITH me AS (SELECT * FROM pg_catalog.pg_roles WHERE rolname = $1), \
         reach AS (SELECT r.* FROM pg_catalog.pg_roles r, me WHERE r.oid = me.oid \

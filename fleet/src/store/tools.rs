@@ -40,8 +40,8 @@ pub enum Applied {
 ///
 /// A version that is there is only read, so a role that may not apply finds what was applied before. One autocommit statement
 /// writes; guards: the version is new, the tool of its probe is a `read`; and by triggers: the name of its limit is no other one's,
-/// and it does not take away a breaker that is forced open. It locks the fleet's row, so versions are numbered in the order of their commits. The places of an earlier,
-/// larger limit stay.
+/// and it does not take away a breaker that is forced open. It locks the fleet's row, so versions are numbered in the order of
+/// their commits. The places of an earlier, larger limit stay.
 ///
 /// # Errors
 ///

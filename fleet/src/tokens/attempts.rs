@@ -1,6 +1,6 @@
 //! Wrong tokens: an address that has sent [`WrongTokens::A_SECOND`] of them within a second is told to come later for the rest of it, where
-//! its next one is wrong, too. One that holds is never refused for those of others: behind a proxy all have the same address. Pure: who asks
-//! gives the moment.
+//! its next one is wrong, too. One that holds is never refused for those of others: behind a proxy all have the same address. Pure:
+//! who asks gives the moment.
 //!
 //! Nobody guesses 256 bits; this slows down a client that goes wrong in a loop, or somebody who tries. Seconds are counted
 //! from the beginning of the process and are the same for all addresses, so what is remembered is forgotten at once and has a bound.
@@ -69,8 +69,8 @@ impl WrongTokens {
     }
 }
 
-/// Who counts as one sender: an address, and of IPv6 its network of 64 bits, all of which one machine may have. An IPv4 address is the same one
-/// within IPv6.
+/// Who counts as one sender: an address, and of IPv6 its network of 64 bits, all of which one machine may have. An IPv4 address is
+/// the same one within IPv6.
 pub fn sender(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),

@@ -2,8 +2,8 @@
 //!
 //! - They are read each second and at the bell (`keep`), so a token that is revoked is refused within two seconds, and a new one is taken.
 //!   Who has let somebody in with a token and still serves them, on an open stream, asks again with [`TokenCache::again`] each second.
-//! - While they cannot be read, what was read last counts for [`TokenCache::HOLDS`]; after that nothing is said of any token, neither that it
-//!   holds nor that it does not. Nothing is known before they were read once, either.
+//! - While they cannot be read, what was read last counts for [`TokenCache::HOLDS`]; after that nothing is said of any token,
+//!   neither that it holds nor that it does not. Nothing is known before they were read once, either.
 //! - A token ends by itself at its moment in the ledger's clock, whether or not the ledger can be asked then. No clock of this machine is
 //!   compared with it: what is left of the token is counted from the moment in which the question was sent, so it never lives longer here
 //!   than there.

@@ -51,8 +51,8 @@ impl KnownTokens {
         Ok(())
     }
 
-    /// Keeps them up to date until `stop`. Give it a pool that nothing else uses: where all connections are taken, no token would be revoked
-    /// in time.
+    /// Keeps them up to date until `stop`. Give it a pool that nothing else uses: where all connections are taken, no token would
+    /// be revoked in time.
     pub async fn keep_fresh(self, pool: PgPool, bus: Bus, stop: CancellationToken) {
         let mut bell = match bus.client.subscribe(bus.subjects.control_changed()).await {
             Ok(bell) => Some(bell),

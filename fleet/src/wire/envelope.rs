@@ -180,11 +180,6 @@ impl EncodedEnvelope {
         rest.starts_with(b"\",").then_some(Self { call, bytes })
     }
 
-    /// Bytes that were received as the envelope of this call.
-    pub fn read_of(call: CallId, bytes: Bytes) -> Option<Self> {
-        Self::read(bytes).filter(|envelope| envelope.call == call)
-    }
-
     /// An envelope's bytes; `None` for one without a call.
     pub fn of(envelope: &Envelope) -> Option<Self> {
         Some(Self {
@@ -335,7 +330,7 @@ mod tests {
     fn bytes_are_taken_for_the_envelope_of_the_call_they_name_and_of_no_other() {
         let what = Message::fixed("no", "不");
         let error = ErrorBody::refused(Code::UnknownTool, &what, Language::En);
-        let (call, other) = (CallId::generate(), CallId::generate());
+        let call = CallId::generate();
         let refused = Envelope::refused("tool", error);
         assert!(EncodedEnvelope::of(&refused).is_none());
         let envelope = Envelope {
@@ -344,9 +339,7 @@ mod tests {
         };
         let encoded = EncodedEnvelope::of(&envelope).unwrap();
         let bytes = encoded.clone().into_bytes();
-        assert_eq!(EncodedEnvelope::read(bytes.clone()), Some(encoded.clone()));
-        assert_eq!(EncodedEnvelope::read_of(call, bytes.clone()), Some(encoded));
-        assert_eq!(EncodedEnvelope::read_of(other, bytes.clone()), None);
+        assert_eq!(EncodedEnvelope::read(bytes.clone()), Some(encoded));
         for broken in [Bytes::new(), bytes.slice(1..), bytes.slice(..40)] {
             assert_eq!(EncodedEnvelope::read(broken), None);
         }

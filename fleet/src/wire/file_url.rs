@@ -1,7 +1,7 @@
 //! The URL at which a tool fetches a file of its call from a gateway.
 //!
-//! Whoever has it may read that one file until a moment: it has an HMAC-SHA256 over the tenant, the file and that moment, under a key of the
-//! ledger. There are two keys, the one that signs and the one before it, so that a new key ends no attempt that goes on.
+//! Whoever has it may read that one file until a moment: it has an HMAC-SHA256 over the tenant, the file and that moment, under a
+//! key of the ledger. There are two keys, the one that signs and the one before it, so that a new key ends no attempt that goes on.
 
 use std::fmt;
 

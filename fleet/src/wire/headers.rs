@@ -94,7 +94,7 @@ impl RequestHeaders {
         one_of(lines, LANGUAGE)?.parse().ok()
     }
 
-    /// The default and longest waits for an answer.
+    /// How long a caller waits for an answer that does not say.
     pub const WAIT_DEFAULT: Duration = Duration::from_secs(30);
     /// The longest wait a caller may ask for.
     pub const WAIT_MAX: Duration = Duration::from_secs(300);

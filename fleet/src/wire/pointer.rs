@@ -26,8 +26,8 @@ pub struct Pointer {
     /// The arguments in canonical form, when they are small. Otherwise the gate reads them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Box<RawValue>>,
-    /// The call's tenant. This and the next three fields let the gate decide without a read. `None`: an older release wrote the
-    /// message, or a newer one with a word that is unknown here.
+    /// The call's tenant: with it and `rev` the gate decides without a read. `None`: an older release wrote the message, or a newer
+    /// one with a word that is unknown here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Label>,
     /// The language of its messages.

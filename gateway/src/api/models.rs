@@ -1,5 +1,5 @@
-//! `POST /v1/chat/completions`, `/v1/responses` and `/v1/messages`: requests of the vendors' own packages, each a call of the chat tool that
-//! `model` names.
+//! `POST /v1/chat/completions`, `/v1/responses` and `/v1/messages`: requests of the vendors' own packages, each a call of the chat
+//! tool that `model` names.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! `GET /v1/tools/{tool}/versions`: how a tool is run, version by version, and what is to be said of it. `GET /v1/servers`: the MCP servers, and
-//! which tools are theirs. Both are the operators': they say what no caller needs.
+//! `GET /v1/tools/{tool}/versions`: how a tool is run, version by version, and what is to be said of it. `GET /v1/servers`: the MCP
+//! servers, and which tools are theirs. Both are the operators': they say what no caller needs.
 
 use std::sync::Arc;
 

@@ -148,7 +148,8 @@ impl Principal {
         Ok(reached.unwrap_or_else(|| "default".parse().expect("a tenant's name")))
     }
 
-    /// How far a request reaches that names this tenant, or none: to the token's own tenant, to the one that is named, else (`None`) to all.
+    /// How far a request reaches that names this tenant, or none: to the token's own tenant, to the one that is named, else
+    /// (`None`) to all.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! A result of blocks (docs/definitions.md): texts as text, small images as images, files as links; what else there may be stays in the JSON.
+//! A result of blocks (docs/definitions.md): texts as text, small images as images, files as links; what else there may be stays in
+//! the JSON.
 
 use fleet::ids::FileId;
 use maud::{Markup, html};

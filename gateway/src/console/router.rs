@@ -171,8 +171,8 @@ async fn who(console: &Console, value: Option<String>) -> Result<Option<Principa
     }
 }
 
-/// Lets a page of another site lead here, as a link does, and load nothing: it would look through the history with the reader's cookie, and learn
-/// from how long that takes.
+/// Lets a page of another site lead here, as a link does, and load nothing: it would look through the history with the reader's
+/// cookie, and learn from how long that takes.
 async fn of_own_pages(request: Request, next: Next) -> Response {
     if may_load(request.headers()) {
         return next.run(request).await;

@@ -1,5 +1,5 @@
-//! Who has signed in: a cookie that names the token and is signed with the ledger's keys, so that every gateway of the fleet reads it and none
-//! has to remember it. The token itself is not in it, and is looked at each time: one that is revoked has signed out.
+//! Who has signed in: a cookie that names the token and is signed with the ledger's keys, so that every gateway of the fleet reads
+//! it and none has to remember it. The token itself is not in it, and is looked at each time: one that is revoked has signed out.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,7 +15,8 @@ use uuid::Uuid;
 
 /// The cookie, where the console is asked over TLS: only this host itself can set one of such a name.
 const HOST_NAME: &str = "__Host-toolfleet_console";
-/// With what its name begins where it is asked by a name of this machine: the port follows, for the cookies of a host are those of all its ports.
+/// With what its name begins where it is asked by a name of this machine: the port follows, for the cookies of a host are those of
+/// all its ports.
 const LOOPBACK_NAME: &str = "toolfleet_console_";
 /// What is signed.
 const WHAT: &str = "toolfleet console session";

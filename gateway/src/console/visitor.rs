@@ -125,7 +125,8 @@ impl Visitor {
         Query::of_form(self.query.as_deref(), &known)
     }
 
-    /// The same where it looks at something of this tenant, which a request about it has to name: whoever looks at all of them has named none.
+    /// The same where it looks at something of this tenant, which a request about it has to name: whoever looks at all of them has
+    /// named none.
     pub(super) fn of_tenant(&self, tenant: &str) -> Self {
         let named = tenant.parse().ok().filter(|_| tenant != "default");
         Self {
@@ -152,8 +153,8 @@ impl Visitor {
     }
 }
 
-/// The tenant of a request of this principal: its own, or the one in the query. Judged as the API judges `Toolfleet-Tenant`, so that what cannot be read is not taken
-/// for every tenant.
+/// The tenant of a request of this principal: its own, or the one in the query. Judged as the API judges `Toolfleet-Tenant`, so
+/// that what cannot be read is not taken for every tenant.
 ///
 /// # Errors
 ///

@@ -1,7 +1,8 @@
 //! The edge: connections, who may open them, and which of their requests are looked at.
 //!
-//! `listener` takes connections, `stall` ends those whose other end takes nothing, `unread` bounds what waits for that, `peers` counts them by address and by token, `revoked` ends those of tokens that are over, `hosts` says which names and pages may ask, `guard` asks all of
-//! that of every request before its body is read.
+//! `listener` takes connections, `stall` ends those whose other end takes nothing, `unread` bounds what waits for that, `peers`
+//! counts them by address and by token, `revoked` ends those of tokens that are over, `hosts` says which names and pages may ask,
+//! `guard` asks all of that of every request before its body is read.
 
 pub(crate) mod hosts;
 

@@ -1,7 +1,7 @@
 //! Answers that are made and not yet read by their clients: so many bytes of each who asks, and of all together.
 //!
-//! A call that is answered is over, and its answer can be had again by its id or its key. So an answer is never refused for want of room: the
-//! connection is closed whose answer waits for the longest, of who has too many of them.
+//! A call that is answered is over, and its answer can be had again by its id or its key. So an answer is never refused for want of
+//! room: the connection is closed whose answer waits for the longest, of who has too many of them.
 
 use std::{
     collections::{BTreeMap, HashMap},

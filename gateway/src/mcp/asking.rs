@@ -83,8 +83,8 @@ pub(super) enum GivenAnswer {
 }
 
 impl CallQuestion {
-    /// What the call of this envelope asks of its caller; `None`: nothing that could be asked here. `arguments`: as they were sent, where that
-    /// is known: an envelope has none that are sensitive.
+    /// What the call of this envelope asks of its caller; `None`: nothing that could be asked here. `arguments`: as they were sent,
+    /// where that is known: an envelope has none that are sensitive.
     pub(super) fn of(
         envelope: &[u8],
         arguments: Option<&[u8]>,

@@ -1,5 +1,5 @@
-//! What the gateway knows of tools when it takes a call over MCP or of a vendor's client: how each may be repeated, what its answers are made of,
-//! and what is spoken to it.
+//! What the gateway knows of tools when it takes a call over MCP or of a vendor's client: how each may be repeated, what its
+//! answers are made of, and what is spoken to it.
 //!
 //! It is as the dispatchers said within the last second, and decides nothing that the door does not decide again: who has it from before a
 //! change gets the door's refusal.

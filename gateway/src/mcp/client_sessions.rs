@@ -1,8 +1,8 @@
-//! The sessions of clients that speak an older revision and can be asked something: there a server asks over a stream, and the answer comes as
-//! a message of its own.
+//! The sessions of clients that speak an older revision and can be asked something: there a server asks over a stream, and the
+//! answer comes as a message of its own.
 //!
-//! They are in the memory of this gateway and nothing durable depends on them: where one is lost, its client begins anew. A client that can be
-//! asked nothing gets none, and any gateway serves its next request.
+//! They are in the memory of this gateway and nothing durable depends on them: where one is lost, its client begins anew. A client
+//! that can be asked nothing gets none, and any gateway serves its next request.
 
 use std::{
     collections::HashMap,
@@ -188,7 +188,8 @@ impl Drop for AskedInSession {
     }
 }
 
-/// Whose session ends before one more of this token begins; `None`: there is room. Where nobody is asked for a token, all have the same none.
+/// Whose session ends before one more of this token begins; `None`: there is room. Where nobody is asked for a token, all have the
+/// same none.
 fn who_gives_way(
     sessions: &HashMap<String, Arc<ClientSession>>,
     token: &Option<String>,

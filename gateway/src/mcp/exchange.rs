@@ -118,8 +118,8 @@ pub(super) struct AnsweredCall {
 }
 
 impl CallExchange {
-    /// Makes the call, or goes on with it, up to the answer: its result, or what its client is asked. Dropping the future leaves the call as
-    /// `when_left` says.
+    /// Makes the call, or goes on with it, up to the answer: its result, or what its client is asked. Dropping the future leaves
+    /// the call as `when_left` says.
     pub(super) async fn answer(mut self) -> AnsweredCall {
         match self.begin().await {
             CallStanding::Told(told) => told,

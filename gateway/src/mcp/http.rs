@@ -64,8 +64,8 @@ fn refused_message(refused: &Refused, id: Option<&RpcId>, language: Language) ->
     response
 }
 
-/// The answer to the message in this body, of who may look at tools at least. Dropping the future cancels the call that it made in the newest
-/// revision, and leaves it alone in older ones.
+/// The answer to the message in this body, of who may look at tools at least. Dropping the future cancels the call that it made in
+/// the newest revision, and leaves it alone in older ones.
 ///
 /// # Errors
 ///

@@ -77,8 +77,8 @@ impl RequestState {
         format!("{text}.{signature}")
     }
 
-    /// Of what a client sends back about this request. `None`: nobody here has signed it, it is about another request or of somebody else, or
-    /// its time is over.
+    /// Of what a client sends back about this request. `None`: nobody here has signed it, it is about another request or of
+    /// somebody else, or its time is over.
     pub(super) fn open(
         sealed: &str,
         keys: &FileKeys,

@@ -226,8 +226,8 @@ impl ServedRequest<'_> {
         }
     }
 
-    /// `resources/subscribe` and `resources/unsubscribe` of older revisions: what a folder has never changes while the program runs, so there
-    /// is nothing to tell.
+    /// `resources/subscribe` and `resources/unsubscribe` of older revisions: what a folder has never changes while the program
+    /// runs, so there is nothing to tell.
     pub(super) fn subscription(&self, request: &RpcRequest) -> Result<RpcReply, NoResult> {
         let uri = address(request)?;
         if self.static_contents(&uri)?.is_none() {

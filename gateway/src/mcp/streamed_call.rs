@@ -75,8 +75,9 @@ enum CallResponse {
     Stream(Response),
 }
 
-/// The answer to a call: a stream where its client wants to hear of it, and there is a place for one, else JSON. Dropping the future, and once
-/// there is a stream its end, leaves the call as a client that goes away does. A request of a session that is cancelled has no answer.
+/// The answer to a call: a stream where its client wants to hear of it, and there is a place for one, else JSON. Dropping the
+/// future, and once there is a stream its end, leaves the call as a client that goes away does. A request of a session that is
+/// cancelled has no answer.
 ///
 /// # Errors
 ///
@@ -284,7 +285,8 @@ impl StreamedCall {
         self.pipe.send(&mut said).await
     }
 
-    /// Tells of events until it is known where the call stands. Where the stream ends before, what makes the call is dropped, and the call left.
+    /// Tells of events until it is known where the call stands. Where the stream ends before, what makes the call is dropped, and
+    /// the call left.
     async fn while_heard(
         &mut self,
         reading: &mut Option<Reading>,

@@ -1,7 +1,7 @@
 //! `tasks/get`, `tasks/update` and `tasks/cancel`: a call by its id, as the extension `io.modelcontextprotocol/tasks` has it.
 //!
-//! Nothing is kept of a task: its id is that of its call, and any gateway looks at that. Who asks and for which tools is looked at each time;
-//! a task of somebody else is one that there is not.
+//! Nothing is kept of a task: its id is that of its call, and any gateway looks at that. Who asks and for which tools is looked at
+//! each time; a task of somebody else is one that there is not.
 
 use std::time::Duration;
 

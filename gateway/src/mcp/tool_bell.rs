@@ -1,7 +1,7 @@
 //! Rings when the tools that models are told of have changed: for whoever listens, and for nobody else.
 //!
-//! The fleet's own bell rings at every change of a tool, a control or a token, and says nothing of which. So the tools are looked at then, once
-//! for all who listen, and some times, for a dispatcher may know of a change up to a second later than another.
+//! The fleet's own bell rings at every change of a tool, a control or a token, and says nothing of which. So the tools are looked
+//! at then, once for all who listen, and some times, for a dispatcher may know of a change up to a second later than another.
 
 use std::{
     collections::hash_map::DefaultHasher,

@@ -22,8 +22,8 @@ fn is_asked_of_another(principal: &Principal, answer: &Bytes) -> bool {
     })
 }
 
-/// Whether what a call waits for is asked of another than this principal. `whom`: for whom it waits, `maker`: who made it. A yes, and what a
-/// tool wants to know, is for who made the call to say; what its program runs may be run by any program of the tenant.
+/// Whether what a call waits for is asked of another than this principal. `whom`: for whom it waits, `maker`: who made it. A yes,
+/// and what a tool wants to know, is for who made the call to say; what its program runs may be run by any program of the tenant.
 pub(crate) fn is_of_another(principal: &Principal, whom: &str, maker: Option<&str>) -> bool {
     let is_for_maker = matches!(whom, "approval" | "input");
     is_for_maker && principal.name().is_some_and(|name| maker != Some(name))

@@ -1,5 +1,5 @@
-//! Makes the call of a vendor's request, and waits for its end: as long as the call has, for a vendor's client knows no answer that says that
-//! it goes on.
+//! Makes the call of a vendor's request, and waits for its end: as long as the call has, for a vendor's client knows no answer that
+//! says that it goes on.
 
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ pub(crate) fn patient() -> Preference {
     Preference::waiting(RequestHeaders::WAIT_MAX.as_secs())
 }
 
-/// Makes the call, and waits until it is decided or its caller is gone: then it becomes what `on_disconnect` says. Runs in a task of its own,
-/// which outlives the request.
+/// Makes the call, and waits until it is decided or its caller is gone: then it becomes what `on_disconnect` says. Runs in a task
+/// of its own, which outlives the request.
 pub(crate) async fn answered(
     gateway: &Gateway,
     call: Submitted,

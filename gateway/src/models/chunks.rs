@@ -1,5 +1,5 @@
-//! **What of a call's events goes to its client?** The vendor's chunks as they came, as long as nothing is missing and nothing is taken back:
-//! a vendor's client cannot be told to forget what it has. Pure.
+//! **What of a call's events goes to its client?** The vendor's chunks as they came, as long as nothing is missing and nothing is
+//! taken back: a vendor's client cannot be told to forget what it has. Pure.
 
 use std::collections::BTreeSet;
 
@@ -152,7 +152,8 @@ impl ChunkFold {
         self.has_ended
     }
 
-    /// Whether the client has had all of this reply, though its stream did not say that it ends: some servers leave out why a choice stopped.
+    /// Whether the client has had all of this reply, though its stream did not say that it ends: some servers leave out why a
+    /// choice stopped.
     pub(super) fn has_told(&self, whole: &WholeSaid) -> bool {
         // That no number is missing is not enough: a worker may stop telling, and the rest has no number.
         self.protocol == ChatProtocol::OpenaiChat

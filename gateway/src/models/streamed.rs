@@ -1,7 +1,7 @@
 //! Answers a vendor's client with a stream: the chunks of the call's events as they come, or the whole reply as events where none came.
 //!
-//! Nothing is sent before the first chunk, the end of the call, or a little while: so a call that fails at once is an error with a status, and
-//! a proxy hears of one that takes long.
+//! Nothing is sent before the first chunk, the end of the call, or a little while: so a call that fails at once is an error with a
+//! status, and a proxy hears of one that takes long.
 
 use std::{sync::Arc, time::Duration};
 
@@ -175,8 +175,8 @@ impl Asking<'_> {
     }
 }
 
-/// The session whose events tell of the call, which gets one of its own where its caller names none; whether it is its own. `None`: nothing is
-/// heard.
+/// The session whose events tell of the call, which gets one of its own where its caller names none; whether it is its own. `None`:
+/// nothing is heard.
 fn session(call: &mut Submitted) -> (Option<SessionOf>, bool) {
     let given = call.headers.get(SESSION.as_str());
     let is_own = given.is_none();

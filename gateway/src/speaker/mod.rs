@@ -11,8 +11,10 @@
 //! - `ending` is what a call has come to, `choose` who speaks next;
 //! - `shape` says as what kind of item a call is shown, `item` how that item looks, `arguments` and `result` what there is to be shown,
 //!   `showing` what is shown of it;
-//! - `events` are the events, `voice` numbers them, `open` tells one item from its beginning to its end, `whole` those that are told at once;
-//! - `turn` gives the word and takes it, `fold` puts all of it together; `ids` are the names of what was said, `replay` goes on behind one of them.
+//! - `events` are the events, `voice` numbers them, `open` tells one item from its beginning to its end, `whole` those that are
+//!   told at once;
+//! - `turn` gives the word and takes it, `fold` puts all of it together; `ids` are the names of what was said, `replay` goes on
+//!   behind one of them.
 
 mod ids;
 

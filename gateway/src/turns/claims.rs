@@ -1,5 +1,5 @@
-//! Which outputs were handed in for the calls of a turn, as its stream remembers them for as long as it remembers the turn: so the same output
-//! again is told from another one, whatever became of the call since. Pure.
+//! Which outputs were handed in for the calls of a turn, as its stream remembers them for as long as it remembers the turn: so the
+//! same output again is told from another one, whatever became of the call since. Pure.
 //!
 //! An output is claimed before a dispatcher is asked, and where the dispatcher refuses it the claim is taken back. So a claim without an
 //! answer, which a gateway leaves that is killed in between, lets the same output be handed in again and no other one.

@@ -1,11 +1,11 @@
 //! A turn that the stream of events has forgotten: what was told as refused must not be run when the turn is asked for again.
 //!
-//! The stream keeps a header for ten minutes, and forgets it with its server; the calls of the turn stand in the ledger. Where some of them do,
-//! a call without a row is one of three:
+//! The stream keeps a header for ten minutes, and forgets it with its server; the calls of the turn stand in the ledger. Where some
+//! of them do, a call without a row is one of three:
 //!
 //! - the turn was made, and has told that the call was refused: it stays so;
-//! - the turn was never made to its end, as the gateway was killed: nobody was told of the call, and it may be sent. A header comes behind the
-//!   events `accepted` of its calls. So where the stream still has one of these and no header, there never was one;
+//! - the turn was never made to its end, as the gateway was killed: nobody was told of the call, and it may be sent. A header comes
+//!   behind the events `accepted` of its calls. So where the stream still has one of these and no header, there never was one;
 //! - the turn is being made at this moment: nobody knows yet.
 //!
 //! Where none of them has a row, nothing is known of the turn, and the same request makes a new one.

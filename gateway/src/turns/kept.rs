@@ -80,8 +80,8 @@ pub(crate) async fn turn(
     Ok(found)
 }
 
-/// Puts a header into the stream, where the last record of its turn is this one, or there is none. Whether it stands there now; where it does not, another
-/// gateway was first, or the same one before.
+/// Puts a header into the stream, where the last record of its turn is this one, or there is none. Whether it stands there now;
+/// where it does not, another gateway was first, or the same one before.
 ///
 /// # Errors
 ///

@@ -46,8 +46,8 @@ pub(crate) enum Made {
     Refused(Answer),
 }
 
-/// Makes it. Where it was made before, its calls are found by their keys, and those that were refused then stay refused, also where the stream
-/// has forgotten that (`forgotten`).
+/// Makes it. Where it was made before, its calls are found by their keys, and those that were refused then stay refused, also where
+/// the stream has forgotten that (`forgotten`).
 ///
 /// # Errors
 ///

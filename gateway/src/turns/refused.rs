@@ -1,7 +1,8 @@
 //! A call that was refused when its turn was made, in the words of a turn. Pure.
 //!
-//! What a dispatcher advises is for a single call: there a refused call's key is free. A turn has told that the call was refused, so the call
-//! stays so, and another try is a turn of its own. What is told of it is kept in the header, for a repetition says the same bytes.
+//! What a dispatcher advises is for a single call: there a refused call's key is free. A turn has told that the call was refused,
+//! so the call stays so, and another try is a turn of its own. What is told of it is kept in the header, for a repetition says the
+//! same bytes.
 
 use fleet::{
     call::Language,

@@ -20,7 +20,8 @@ pub(super) struct ShownTool {
     pub(super) is_sensitive: bool,
 }
 
-/// How calls of these tools are shown, of those that exist. Where the view cannot be read nothing is known: then they are shown as any call.
+/// How calls of these tools are shown, of those that exist. Where the view cannot be read nothing is known: then they are shown as
+/// any call.
 pub(super) async fn shown(views: &PgPool, names: &[String]) -> HashMap<String, ShownTool> {
     let found = in_time(tools::presented(views, names)).await;
     let found = found.unwrap_or_else(|error| {

@@ -222,7 +222,8 @@ impl TurnTold {
     }
 
     /// Something of the session is lost. The calls that are over are told from their rows, as soon as the speaker knows its turn; where it
-    /// never will, the story cannot be told any more, and what the rows say stands for it: once, for the id behind that says that it was told.
+    /// never will, the story cannot be told any more, and what the rows say stands for it: once, for the id behind that says that
+    /// it was told.
     async fn lost(&mut self, gap: &EventGap, to: &mut Said) -> StreamGoes {
         self.epoch = Some(gap.up_to.epoch);
         self.resume = Resume::Start;

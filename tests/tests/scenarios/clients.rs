@@ -1,4 +1,5 @@
-//! The programs of `docs/clients.md`, `docs/client-tools.md` and `docs/completion.md`, run as they stand there, by the clients that people have.
+//! The programs of `docs/clients.md`, `docs/client-tools.md` and `docs/completion.md`, run as they stand there, by the clients that
+//! people have.
 
 use std::{
     fs,

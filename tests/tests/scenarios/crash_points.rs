@@ -210,8 +210,8 @@ async fn workers_stop_at(point: Checkpoint) {
     invariants::hold(&fleet, &witness).await;
 }
 
-/// One dispatcher, whose sweep finds all there is to find: a pause before an attempt that is over, held calls, a lost pointer, a deadline that
-/// has passed, a silent worker and what that one ran. It dies; then another.
+/// One dispatcher, whose sweep finds all there is to find: a pause before an attempt that is over, held calls, a lost pointer, a
+/// deadline that has passed, a silent worker and what that one ran. It dies; then another.
 async fn a_sweep_stops_at(point: Checkpoint) {
     let world = World::start(Spec::with([]).dispatchers(0)).await;
     let World { mut fleet, witness } = world;

@@ -1,4 +1,5 @@
-//! The link with which the person who has started `dev` signs in to the console: once, so that a line of a terminal gives nobody else a way in.
+//! The link with which the person who has started `dev` signs in to the console: once, so that a line of a terminal gives nobody
+//! else a way in.
 
 use std::{net::SocketAddr, time::Duration};
 

@@ -27,8 +27,7 @@ use super::{
     permit::BreakerPermit,
 };
 use crate::{
-    brakes, dispose::Skip, fallback::kept as fallback, large_results::pass as large_results,
-    worker::WorkerProcess,
+    brakes, dispose::Skip, fallback::kept as fallback, large_results, worker::WorkerProcess,
 };
 
 /// How a call goes on from its breaker.

@@ -54,8 +54,9 @@ pub trait Executor: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The failure is final for this attempt and proves that nothing started. `tool_error`, `tool_gone`,
-    /// `payload_too_large` and `invalid_arguments` end the call, for it would fail the same way on every worker. After any other code the call waits for another worker.
+    /// The failure is final for this attempt and proves that nothing started. `tool_error`, `tool_gone`, `payload_too_large` and
+    /// `invalid_arguments` end the call, for it would fail the same way on every worker. After any other code the call waits for
+    /// another worker.
     fn prepare(
         &self,
         manifest: &Manifest,

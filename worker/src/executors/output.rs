@@ -54,8 +54,8 @@ pub fn json_of_any_depth(bytes: &[u8]) -> Result<(Box<RawValue>, Option<ToolFail
     }
 }
 
-/// Why valid JSON is read as no value here: it is nested deeper than so many levels, or has a key that `serde_json` reads as JSON of its own,
-/// which no count of levels bounds. `None`: it may be read.
+/// Why valid JSON is read as no value here: it is nested deeper than so many levels, or has a key that `serde_json` reads as JSON
+/// of its own, which no count of levels bounds. `None`: it may be read.
 pub fn unreadable(json: &str, levels: usize) -> Option<Message> {
     if depth(json) > levels {
         return Some(said!(

@@ -1,4 +1,4 @@
-//! **The executors of a worker**, by the kind of tool that each runs: the only place that looks at a manifest's kind.
+//! **The executors of a worker**, by the kind of tool that each runs.
 
 use std::{fmt, time::Duration};
 

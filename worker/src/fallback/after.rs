@@ -13,10 +13,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{OVERTIME_MAX, kept, other};
 use crate::{
-    brakes,
+    brakes::{self, is_suppressed},
     conclude::conclude,
     stage::{Attempt, Executed, JudgedAttempt},
-    suppression::is_suppressed,
     worker::WorkerProcess,
 };
 

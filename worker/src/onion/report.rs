@@ -1,4 +1,5 @@
-//! Writes to the ledger what the interceptors, caches, fallbacks, large results and edits of model calls did: every five seconds, and only where there is something new.
+//! Writes to the ledger what the interceptors, caches, fallbacks, large results and edits of model calls did: every five seconds,
+//! and only where there is something new.
 
 use std::{sync::Arc, time::Duration};
 

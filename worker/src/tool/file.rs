@@ -37,7 +37,8 @@ impl FileReader {
         }
     }
 
-    /// The next bytes, at most 256 KiB; `None` at the end. The last piece comes only if all of them have the SHA-256 of the file. Cancel-safe.
+    /// The next bytes, at most 256 KiB; `None` at the end. The last piece comes only if all of them have the SHA-256 of the file.
+    /// Cancel-safe.
     ///
     /// # Errors
     ///

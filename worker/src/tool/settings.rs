@@ -122,7 +122,8 @@ impl Settings {
         self.field("key_retention", format_duration(retention))
     }
 
-    /// How long after the first attempt the tool still recognises [`ToolContext::idempotency_key`](crate::ToolContext::idempotency_key); for ever if not set.
+    /// How long after the first attempt the tool still recognises
+    /// [`ToolContext::idempotency_key`](crate::ToolContext::idempotency_key); for ever if not set.
     #[must_use]
     pub fn key_valid_for(self, validity: Duration) -> Self {
         self.field(

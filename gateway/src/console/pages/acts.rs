@@ -1,5 +1,5 @@
-//! What is done about a call: it is taken back, made again, settled, approved or denied. Each is a request to its endpoint, and what came of
-//! it stands above the page of the call.
+//! What is done about a call: it is taken back, made again, settled, approved or denied. Each is a request to its endpoint, and
+//! what came of it stands above the page of the call.
 
 use axum::{
     Extension,

@@ -1,4 +1,5 @@
-//! A session: its calls, its events as they come, and of a turn also what the speaker makes of them. Both are texts that grow, one beside the other.
+//! A session: its calls, its events as they come, and of a turn also what the speaker makes of them. Both are texts that grow, one
+//! beside the other.
 
 use axum::{Extension, extract::State, response::Response};
 use fleet::ids::Label;

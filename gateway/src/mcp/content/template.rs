@@ -123,7 +123,8 @@ impl TextRoom {
     }
 }
 
-/// A text with values in their places, as far as there is room; what is no place of one stays. Within JSON a value is written as in a string.
+/// A text with values in their places, as far as there is room; what is no place of one stays. Within JSON a value is written as in
+/// a string.
 ///
 /// # Errors
 ///

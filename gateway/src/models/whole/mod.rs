@@ -10,8 +10,8 @@ mod openai_responses;
 use fleet::manifest::ChatProtocol;
 use serde_json::Value;
 
-/// Tells the events of this reply in their order, each by the vendor's word for it and its JSON. `wants_usage`: the caller of a chat completion
-/// wants to be told its tokens.
+/// Tells the events of this reply in their order, each by the vendor's word for it and its JSON. `wants_usage`: the caller of a
+/// chat completion wants to be told its tokens.
 pub(super) fn events(
     protocol: ChatProtocol,
     reply: Value,

@@ -241,7 +241,8 @@ fn items_are_told_one_after_the_other(
     is_over
 }
 
-/// What was heard to the end before the response was over is told to the end: as an item that is completed or failed, or as one that the client was given.
+/// What was heard to the end before the response was over is told to the end: as an item that is completed or failed, or as one
+/// that the client was given.
 fn every_end_is_told(story: &Story, said: &[SpokenEvent], context: &str, counts: &mut Counts) {
     let done = said
         .iter()

@@ -117,7 +117,8 @@ fn pour_out() {
 
 /// What an escaped tool leaves behind.
 ///
-/// It is in a session of its own, does not hear SIGTERM, and repeats the effect after a while. So an effect that took place twice is the trace of one that was not ended.
+/// It is in a session of its own, does not hear SIGTERM, and repeats the effect after a while. So an effect that took place twice
+/// is the trace of one that was not ended.
 ///
 /// # Errors
 ///

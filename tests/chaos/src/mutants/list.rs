@@ -378,7 +378,7 @@ pub static ALL: &[Mutant] = &[
             replace: "",
         }),
         sources: &[Source {
-            file: "worker/src/cache/pass.rs",
+            file: "worker/src/cache.rs",
             find: "    if pointer.is_probe {\n        return Ok(());\n",
             replace: "    if pointer.is_probe && !fleet::mutant::on(\"probe_sees_cache\") {\n        return Ok(());\n",
         },

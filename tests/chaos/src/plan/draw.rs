@@ -200,7 +200,8 @@ impl Dice<'_> {
             .flat_map(|place| repeat_n(place, if place.is_rare() { RARE_PLACES } else { 1 }))
             .collect();
         let place = self.one_of(&places);
-        // What the sweep does is rare, and so is what has to do with a breaker, a rate or somebody who is waited for; what every call passes is not worth stopping at the first time only.
+        // What the sweep does is rare, and so is what has to do with a breaker, a rate or somebody who is waited for; what every
+        // call passes is not worth stopping at the first time only.
         let times = match place.role() {
             Role::Sweep => 1 + self.number(0, 2),
             Role::Dispatcher | Role::Worker if place.is_rare() => 1 + self.number(0, 3),

@@ -49,8 +49,8 @@ async fn until_looked_at(looks: &mut Subscriber, call: CallId) {
 
 /// Makes a call with a request of the newest revision, loses its connection, and waits until the call is cancelled by that.
 ///
-/// What the loss of an earlier connection does to its call has been done by then: a call is cancelled when it is known by its id, which is at
-/// the same time after each submission.
+/// What the loss of an earlier connection does to its call has been done by then: a call is cancelled when it is known by its id,
+/// which is at the same time after each submission.
 async fn until_a_loss_has_cancelled(
     fleet: &Fleet,
     witness: &Witness,

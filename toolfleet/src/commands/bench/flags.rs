@@ -27,7 +27,8 @@ pub struct BenchArgs {
     /// What to call, separated by commas: read, idempotent, once, transaction; one after the other
     #[arg(long, value_name = "EFFECTS", value_delimiter = ',', default_value = "read,idempotent,once,transaction", value_parser = one_of::<Effect>(Effect::ALL, Effect::as_str))]
     pub(super) effect: Vec<Effect>,
-    /// How calls reach the fleet, one after the other for each effect: nats, http, mcp, mcp-without-keys, separated by commas; all but nats are for callers who wait
+    /// How calls reach the fleet, one after the other for each effect: nats, http, mcp, mcp-without-keys, separated by commas; all
+    /// but nats are for callers who wait
     #[arg(
         long,
         value_name = "WAYS",

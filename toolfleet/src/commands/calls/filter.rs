@@ -48,8 +48,8 @@ pub(super) struct FilterFlags {
     /// Only calls whose error has this code (docs/errors); of an open call, the error of its last attempt
     #[arg(long, hide_possible_values = true, value_parser = one_of::<Code>(Code::ALL, Code::as_str))]
     pub(super) code: Option<Code>,
-    /// Only calls whose last attempt came to this code: behind `retries_exhausted` and `deadline_exceeded` the one inside, of a doubt its cause
-    /// or its `why` (docs/history.md), else as --code
+    /// Only calls whose last attempt came to this code: behind `retries_exhausted` and `deadline_exceeded` the one inside, of a
+    /// doubt its cause or its `why` (docs/history.md), else as --code
     #[arg(long, value_name = "CODE", hide_possible_values = true, value_parser = last_code())]
     pub(super) last_code: Option<LastCode>,
     /// Only calls accepted then or later: how long ago, such as 2h, or a moment, such as 2026-11-23T08:00:00Z

@@ -33,9 +33,9 @@ pub struct ShowCall {
     #[command(flatten)]
     store: StoreArgs,
     /// Print JSON: `{"call", "attempts", "events", "marks", "model_calls"}`, rows of the views of these names; `marks` has those of the
-    /// call and those of the calls that it was made for, each with the state of the new call as `new_state`. Of more than 100 attempts it has the
-    /// first 20 and the last 80, of more than 500 moves the first 100 and the last 400; `attempts_in_all` and `events_in_all` say how
-    /// many there are
+    /// call and those of the calls that it was made for, each with the state of the new call as `new_state`. Of more than 100
+    /// attempts it has the first 20 and the last 80, of more than 500 moves the first 100 and the last 400; `attempts_in_all` and
+    /// `events_in_all` say how many there are
     #[arg(long)]
     json: bool,
 }

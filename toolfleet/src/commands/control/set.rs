@@ -10,7 +10,9 @@ use super::change::ChangeFlags;
 /// What `control set` is told.
 #[derive(Debug, clap::Args)]
 pub struct SetMode {
-    /// The interceptor, from `toolfleet control interceptors`, or a brake of the engine: `rate_limit`, `breaker`, `retry_budget`, `repeat_cap`, `learned_timeout`, `cache`, `fallback`, `large_result`, `delegation`, `tool_selection`, `todo`, `context`, `log`
+    /// The interceptor, from `toolfleet control interceptors`, or a brake of the engine: `rate_limit`, `breaker`, `retry_budget`,
+    /// `repeat_cap`, `learned_timeout`, `cache`, `fallback`, `large_result`, `delegation`, `tool_selection`, `todo`, `context`,
+    /// `log`
     interceptor: InterceptorName,
     /// What it says holds; is counted and not done; or it is not asked
     #[arg(value_parser = PossibleValuesParser::new(InterceptMode::ALL.iter().map(|mode| mode.as_str())))]

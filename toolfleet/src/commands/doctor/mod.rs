@@ -1,10 +1,9 @@
 //! `toolfleet doctor`: checks the servers and the fleet, one line each; rebuilds the stream or takes the prefix when it is told
 //! to.
 //!
-//! `check` is a line. `postgres`, `locks`, `nats`, `prefix`, `lost_writes`, `stream`, `fleet`, `tools`, `brakes` and `models` read and judge, in
-//! this order.
-//! Each read is bounded in time: a server that hangs is a finding. Judging is separate from reading. `gateway` looks with the rights of a
-//! gateway. `rebuild` and `take` change something.
+//! `check` is a line. `postgres`, `locks`, `nats`, `prefix`, `lost_writes`, `stream`, `fleet`, `tools`, `brakes` and `models` read
+//! and judge, in this order. Each read is bounded in time: a server that hangs is a finding. Judging is separate from reading.
+//! `gateway` looks with the rights of a gateway. `rebuild` and `take` change something.
 
 mod brakes;
 mod check;

@@ -168,7 +168,8 @@ async fn look_into(
 /// Whether it is one of the fleet's own tools that look at MCP servers.
 ///
 /// They come with the first server of a queue and stay. An operator cannot change their manifests, so a finding about one would stay for
-/// ever. `toolfleet mcp discover` says itself when no worker has looked, and reads what was found from the ledger where no message carries it.
+/// ever. `toolfleet mcp discover` says itself when no worker has looked, and reads what was found from the ledger where no message
+/// carries it.
 fn looks_at_servers(tool: &Tool) -> bool {
     mcp::is_for_operators(tool.manifest.name.as_str())
 }

@@ -12,7 +12,8 @@ use crate::commands::output;
 pub struct Diff {
     #[command(flatten)]
     look: Look,
-    /// Print JSON: an array with an object per tool that is not what was applied: what was applied and what is said now, with its manifest as it would be
+    /// Print JSON: an array with an object per tool that is not what was applied: what was applied and what is said now, with its
+    /// manifest as it would be
     #[arg(long)]
     json: bool,
 }

@@ -72,7 +72,8 @@ impl Look {
     ///
     /// # Errors
     ///
-    /// There is no such server; it was not looked at ([`NotLookedAt`](crate::commands::not_looked_at::NotLookedAt)); Postgres or NATS is away.
+    /// There is no such server; it was not looked at ([`NotLookedAt`](crate::commands::not_looked_at::NotLookedAt)); Postgres or
+    /// NATS is away.
     pub(super) async fn look(&self) -> anyhow::Result<Seen> {
         let pool = connect::reader(&self.store).await?;
         let name = &self.server;

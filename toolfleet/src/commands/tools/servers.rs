@@ -78,7 +78,8 @@ pub(super) fn discoverers(files: &[ManifestFile<McpServer>]) -> Vec<Manifest> {
     queues.into_iter().map(worker::discoverer_of).collect()
 }
 
-/// Refuses tools of servers that were never applied and that none of the files has: their calls would wait for ever. Whether there are such.
+/// Refuses tools of servers that were never applied and that none of the files has: their calls would wait for ever. Whether there
+/// are such.
 pub(super) async fn refuse_unknown(
     files: &mut [ManifestFile],
     servers: &[ManifestFile<McpServer>],

@@ -29,7 +29,8 @@ pub(super) const fn of_bytes(bytes: usize) -> u64 {
     bytes.div_ceil(4) as u64
 }
 
-/// The weights of all characters. A conversation may be a mebibyte, of which most is ASCII or Chinese: both are counted many bytes at a time.
+/// The weights of all characters. A conversation may be a mebibyte, of which most is ASCII or Chinese: both are counted many bytes
+/// at a time.
 fn weight_of(text: &str) -> u64 {
     /// So few that their sum fits into 16 bits, and that one character of another script keeps few of its neighbours from that.
     const TOGETHER: usize = 64;

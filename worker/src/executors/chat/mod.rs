@@ -4,7 +4,8 @@
 //! what an answer means and what follows, `answer` what the call came to, with its `cost`; `dialect` knows the protocols and `estimate`
 //! how long a text is. All of these are pure. `edits` are the interceptors between a conversation and its model. `attempt` asks one
 //! route after the other; `exchange` sends a request once, over the transport of HTTP tools, and `stream` reads an answer that comes in
-//! pieces; `record` puts each request on record. `summarize` has a model write what stands for the beginning of a conversation. This file makes a request ready.
+//! pieces; `record` puts each request on record. `summarize` has a model write what stands for the beginning of a conversation.
+//! This file makes a request ready.
 
 mod answer;
 mod attempt;

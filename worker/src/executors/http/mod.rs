@@ -1,8 +1,9 @@
 //! HTTP tools: one request, one answer, and whether the tool may have acted.
 //!
 //! `request` builds what is sent, of `part`s and an `address`, which `expand`s the manifest's template. `response` says what an
-//! answer means, with `words` for people; `sse` reads one that comes as a stream of events. All of these are pure. `transport` owns the clients and says what their errors prove;
-//! `resolve` lets names lead only where requests may go. This file sends the request, bounds it and stops it.
+//! answer means, with `words` for people; `sse` reads one that comes as a stream of events. All of these are pure. `transport` owns
+//! the clients and says what their errors prove; `resolve` lets names lead only where requests may go. This file sends the request,
+//! bounds it and stops it.
 
 mod address;
 mod expand;

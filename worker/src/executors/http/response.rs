@@ -1,6 +1,6 @@
 //! What an answer means: one pure function from a status and a body to an [`Outcome`].
 //!
-//! The status alone decides the outcome. The body adds only words, or makes a success unusable.
+//! The status decides the outcome. The body adds only words, or makes a success unusable: one that is too large, broken or late.
 
 use fleet::{
     outcome::{Outcome, ToolFailure},

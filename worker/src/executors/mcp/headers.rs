@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 /// The keyword.
 const KEYWORD: &str = "x-mcp-header";
 
-/// The most bytes of such headers in all. Servers refuse a request whose headers are larger than this or a little more, and what they answer
-/// then may not say that they did nothing.
+/// The most bytes of such headers in all. Servers refuse a request whose headers are larger than this or a little more, and what
+/// they answer then may not say that they did nothing.
 const MIRRORED_MAX: usize = 8 * 1024;
 
 /// Whether they are larger than servers take.

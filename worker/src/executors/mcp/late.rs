@@ -1,7 +1,7 @@
 //! A write that was taken back from a program before it was answered: the program may do it yet.
 //!
-//! So it takes nothing new (another one is started for new calls), and ends when the calls that it has are over. Until it is gone nothing says
-//! that the write was not done, unless the program answers it after all: then it is done with it, and goes on.
+//! So it takes nothing new (another one is started for new calls), and ends when the calls that it has are over. Until it is gone
+//! nothing says that the write was not done, unless the program answers it after all: then it is done with it, and goes on.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -69,7 +69,8 @@ impl LateAnswer {
         }
     }
 
-    /// Waits for an answer, or until the program is gone, as long as an attempt may. The program ends with its last call, which may be this.
+    /// Waits for an answer, or until the program is gone, as long as an attempt may. The program ends with its last call, which may
+    /// be this.
     pub(super) async fn wait(mut self, process: Arc<ServerProcess>, link: &ServerLink) -> Became {
         let ends_at = self.ends_at;
         if let Some(came) = self.answer(Instant::now() + ANSWER_MAX).await {

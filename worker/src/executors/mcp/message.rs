@@ -127,8 +127,8 @@ pub(super) fn client_info() -> Value {
     json!({"name": "toolfleet", "version": env!("CARGO_PKG_VERSION")})
 }
 
-/// What this client can do: put a tool's questions to the caller, and follow a task. A server of the older revision may ask nothing, for its
-/// call has begun by then and cannot wait.
+/// What this client can do: put a tool's questions to the caller, and follow a task. A server of the older revision may ask
+/// nothing, for its call has begun by then and cannot wait.
 pub(super) fn capabilities(revision: Revision) -> Value {
     match revision {
         Revision::Modern => json!({

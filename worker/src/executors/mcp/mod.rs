@@ -1,10 +1,11 @@
 //! Tools of MCP servers: one `tools/call`, and what its answer proves.
 //!
 //! `message` is what goes out and comes in, `headers` what goes beside it over HTTP, `answer` what an answer means; these are pure.
-//! `way` is how a server is reached. `http` and `stdio` carry requests (`stream` reads an answer in events, `serving` and `line` what a program writes), `peer` learns what
-//! a server is, with its `list` of tools and the `definition` of each; `link` keeps that between attempts as a `connection`, and the
-//! `shared_program` of calls; `task` follows a call that a server goes on with; `discover` looks at what there is. `skim` knows what a
-//! message is that is too large to be kept, `aside` reads what is long elsewhere. This file makes one attempt of it.
+//! `way` is how a server is reached. `http` and `stdio` carry requests (`stream` reads an answer in events, `serving` and `line`
+//! what a program writes), `peer` learns what a server is, with its `list` of tools and the `definition` of each; `link` keeps that
+//! between attempts as a `connection`, and the `shared_program` of calls; `task` follows a call that a server goes on with;
+//! `discover` looks at what there is. `skim` knows what a message is that is too large to be kept, `aside` reads what is long
+//! elsewhere. This file makes one attempt of it.
 
 mod answer;
 mod aside;
@@ -73,8 +74,8 @@ use super::{
 };
 use crate::programs::Programs;
 
-/// How old a list of tools is at least that is read again before a call fails for what it says: calls of a tool that has changed must not have a
-/// long list read for each.
+/// How old a list of tools is at least that is read again before a call fails for what it says: calls of a tool that has changed
+/// must not have a long list read for each.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Runs tools of MCP servers.

@@ -1,4 +1,5 @@
-//! What is told of a program that serves, when it does not: how it ended, the end of its standard error, and what it wrote that is no message.
+//! What is told of a program that serves, when it does not: how it ended, the end of its standard error, and what it wrote that is
+//! no message.
 
 use std::sync::{Mutex, MutexGuard};
 

@@ -114,7 +114,7 @@ impl NatsDraft {
             if let Some(named) = self.key_header.clone().filter(|_| name == headers::KEY) {
                 message.insert(named, value.as_str());
             }
-            // One of each, but for the URLs of files.
+            // One of each: the URLs of files are one value.
             message.append(name, value);
         }
         message.insert(

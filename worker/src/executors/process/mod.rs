@@ -1,7 +1,8 @@
 //! Tools that are programs: arguments on stdin, the answer on stdout, no process left behind.
 //!
-//! `program` is what is run and `environment` what it sees. `fifo` takes what it tells while it runs, in `lines`. `run` starts it under a guard and observes it; `server` does so with one that serves many attempts; `sandboxes` is which of them may run here; `verdict` says what
-//! the observation means.
+//! `program` is what is run and `environment` what it sees. `fifo` takes what it tells while it runs, in `lines`. `run` starts it
+//! under a guard and observes it; `server` does so with one that serves many attempts; `sandboxes` is which of them may run here;
+//! `verdict` says what the observation means.
 
 mod environment;
 mod fifo;

@@ -2,8 +2,8 @@
 //!
 //! `PREPARE … AS` takes only what can be prepared: one `SELECT`, `INSERT`, `UPDATE`, `DELETE`, `MERGE` or `VALUES`. So
 //! `COMMIT`, `SET`, `COPY`, `DO`, `CALL` and all DDL are syntax errors to the server itself, and the extended protocol
-//! refuses a second statement; what it does let through, `SELECT INTO`, we refuse. Then each `$n` becomes `$n::text::type`: every parameter is sent as text, so numbers
-//! stay exact and any type will do.
+//! refuses a second statement; what it does let through, `SELECT INTO`, we refuse. Then each `$n` becomes `$n::text::type`: every
+//! parameter is sent as text, so numbers stay exact and any type will do.
 
 use std::sync::Arc;
 

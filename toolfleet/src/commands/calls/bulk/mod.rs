@@ -94,7 +94,8 @@ impl ManyFlags {
 /// The ledger, where many calls are found; one call needs none.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct LedgerFlag {
-    /// For many calls: the PostgreSQL database (15 or newer), as `postgres://user:password@host:port/database`, or `file:PATH` of a file with that.
+    /// For many calls: the PostgreSQL database (15 or newer), as `postgres://user:password@host:port/database`, or `file:PATH` of a
+    /// file with that.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_parser = secret)]
     database_url: Option<SecretString>,
 }

@@ -1,10 +1,11 @@
 //! What stands between a conversation and its model: interceptors of requests and replies.
 //!
 //! `interceptor` is what each of them is, `chain` takes a request and its reply through them, and `counts` what they did. `specs` says
-//! which of them a tool has. `groups` says what of a conversation stays together and `weighed` what that weighs; `context` keeps it within a number of tokens, of which
-//! `clear` leaves out old results and `ratios` says how a route counts. `summary` says what a summary has to stand for, and `rests` what is not asked for again at present. `offer`
-//! adds the `fleet_tools` and has `tool_selection` choose, `hint` tells of a tool that `delegation` has found, and `todo_list` tells and reads
-//! a `todo`. `log` logs.
+//! which of them a tool has. `groups` says what of a conversation stays together and `weighed` what that weighs; `context` keeps it
+//! within a number of tokens, of which `clear` leaves out old results and `ratios` says how a route counts. `summary` says what a
+//! summary has to stand for, and `rests` what is not asked for again at present. `offer` adds the `fleet_tools` and has
+//! `tool_selection` choose, `hint` tells of a tool that `delegation` has found, and `todo_list` tells and reads a `todo`. `log`
+//! logs.
 
 mod chain;
 mod clear;
