@@ -81,7 +81,8 @@ pub(crate) fn at(n: u64) -> Moment {
     10_000 + 100 * i64::try_from(n).unwrap()
 }
 
-fn succeeded(facts: &mut Facts, n: u64, tool: &str) {
+/// A call with this number that has succeeded, and what its client was told.
+pub(crate) fn succeeded(facts: &mut Facts, n: u64, tool: &str) {
     let effect = facts
         .ledger
         .tools

@@ -18,7 +18,7 @@ use crate::{
         judge,
         sample::{
             at, attempt, call, clean, doubt, event, hit, id, late_after_settlement, mark, say,
-            set_mode, strike, tell,
+            set_mode, strike, succeeded, tell,
         },
     },
     plan::Member,
@@ -56,6 +56,13 @@ fn end_by_breaker(facts: &mut Facts, n: u64, ended: Moment) {
     facts
         .history
         .retain(|entry| entry.n != n || entry.phase == Phase::Asked);
+}
+
+/// Until 50 s another tool is called, every second.
+fn busy(facts: &mut Facts) {
+    for n in (50..400).step_by(10) {
+        succeeded(facts, n, "put");
+    }
 }
 
 /// So many in a second.
@@ -227,7 +234,10 @@ const BROKEN: &[(&str, Break)] = &[
         })
     }),
     // The last attempt of its tool was over after 14 s.
-    (waits::AGAIN, |facts| end_by_breaker(facts, 3, 50_000)),
+    (waits::AGAIN, |facts| {
+        busy(facts);
+        end_by_breaker(facts, 3, 50_000);
+    }),
     (waits::UNKNOWN, |facts| {
         again(facts, 1, "unknown");
         set_mode(facts, 1, Mode::HangBefore);
@@ -535,10 +545,13 @@ fn what_starts_beside_a_pause_breaks_no_rule() {
 
 #[test]
 fn what_starts_or_waits_beside_a_breaker_breaks_no_rule() {
-    let breaks: [Break; 5] = [
+    let breaks: [Break; 6] = [
         // Its tool was tried a moment before.
         |facts| end_by_breaker(facts, 3, 20_000),
+        // Nothing was tried, of any tool.
+        |facts| end_by_breaker(facts, 3, 50_000),
         |facts| {
+            busy(facts);
             end_by_breaker(facts, 3, 50_000);
             forced(facts, "look", true);
             facts.ledger.forced[0].set_at = 45_000;

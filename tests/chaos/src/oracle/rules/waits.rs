@@ -45,16 +45,22 @@ pub(super) fn an_open_breaker_ends_nothing_unknown(case: &Case<'_>) -> Vec<Breac
 
 /// A breaker of the run is open for 4 s at most; a permit that is lost lapses after 12 s, and two of them may be lost in turn.
 const TRIED_WITHIN_MS: Moment = 30_000;
+/// So much counts of a time in which no attempt of any tool began: while all workers are stopped, or kept from the ledger, no
+/// target is tried, and a permit that one of them has lapses.
+const QUIET_MAX_MS: Moment = 2_000;
 
 /// An open breaker ends a call only where its tool was tried not long before, or an operator had forced it open: a breaker that is
 /// never tried again would refuse every call for ever.
 pub(super) fn an_open_breaker_tries_again(case: &Case<'_>) -> Vec<Breach> {
     let mut breaches = Vec::new();
+    let attempts = case.facts.ledger.attempts.iter();
+    let mut starts: Vec<Moment> = attempts.map(|attempt| attempt.started_at).collect();
+    starts.sort_unstable();
     for call in case.calls.values().filter(|call| is_ended_by_breaker(call)) {
         let Some(ended) = call.finished_at else {
             continue;
         };
-        let since = ended - TRIED_WITHIN_MS;
+        let since = busy_before(&starts, ended);
         let of_tool = case.calls.values().filter(|other| other.tool == call.tool);
         let mut attempts = of_tool.flat_map(|other| case.attempts(&other.call_id));
         let was_tried = attempts.any(|attempt| {
@@ -74,6 +80,20 @@ pub(super) fn an_open_breaker_tries_again(case: &Case<'_>) -> Vec<Breach> {
         }
     }
     breaches
+}
+
+/// When [`TRIED_WITHIN_MS`] of time in which attempts began lay before this moment.
+fn busy_before(starts: &[Moment], ended: Moment) -> Moment {
+    let (mut at, mut left) = (ended, TRIED_WITHIN_MS);
+    let before = starts.partition_point(|start| *start <= ended);
+    for start in starts[..before].iter().rev() {
+        let counted = (at - start).min(QUIET_MAX_MS);
+        if counted >= left {
+            break;
+        }
+        (at, left) = (*start, left - counted);
+    }
+    at - left
 }
 
 pub(crate) fn is_ended_by_breaker(call: &Call) -> bool {
