@@ -1367,7 +1367,7 @@ CREATE TABLE toolfleet.open_calls (
     CONSTRAINT open_calls_state_check CHECK ((state = ANY (ARRAY['queued'::toolfleet.call_state, 'running'::toolfleet.call_state, 'in_doubt'::toolfleet.call_state, 'awaiting_client'::toolfleet.call_state]))),
     CONSTRAINT open_calls_transaction_known CHECK (((effect <> 'transaction'::toolfleet.effect) OR ((state <> 'in_doubt'::toolfleet.call_state) AND (NOT effect_unknown))))
 )
-WITH (fillfactor='40', vacuum_truncate=off, autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0');
+WITH (fillfactor='40', vacuum_truncate=off, autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0', autovacuum_vacuum_insert_threshold='-1');
 
 CREATE FUNCTION toolfleet.finish(o toolfleet.open_calls, state toolfleet.call_state, outcome toolfleet.call_outcome, source toolfleet.source, effect_known toolfleet.effect_known, result json, error json, actor text, reason text, details json, attempt_outcome toolfleet.attempt_outcome DEFAULT NULL::toolfleet.attempt_outcome, at timestamp with time zone DEFAULT now()) RETURNS toolfleet.finished_calls
     LANGUAGE plpgsql
@@ -2865,6 +2865,7 @@ END $$;
 CREATE FUNCTION toolfleet.set_autovacuum_threshold(p_table text, p_dead_rows bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
+    SET lock_timeout TO '100ms'
     AS $$
 BEGIN
     IF p_table NOT IN ('open_calls', 'open_counts') OR p_dead_rows NOT BETWEEN 1000 AND 2147483647 THEN
@@ -4656,7 +4657,7 @@ CREATE TABLE toolfleet.open_counts (
     generation bigint DEFAULT (((1000)::double precision * date_part('epoch'::text, clock_timestamp())))::bigint NOT NULL,
     changes integer DEFAULT 0 NOT NULL
 )
-WITH (fillfactor='40', vacuum_truncate=off, autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0');
+WITH (fillfactor='40', vacuum_truncate=off, autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0', autovacuum_vacuum_insert_threshold='-1');
 
 CREATE TABLE toolfleet.policy_locks (
     tenant text NOT NULL,

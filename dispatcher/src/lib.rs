@@ -3,8 +3,8 @@
 //! The modules stand in the order in which a call meets them:
 //!
 //! - `service` hears NATS and makes a `request` of each message that may be answered where it asks for it (`replies`); `rates`
-//! bound what a tenant sends, `slots` the requests in hand, and share them among tenants; `endpoints` is the table of verbs, `door`
-//! the data that all of them work on;
+//!   bound what a tenant sends, `slots` the requests in hand, and share them among tenants; `endpoints` is the table of verbs,
+//!   `door` the data that all of them work on;
 //! - `accept` is the verb `call`: `check` checks it, and `arguments` what its tool gets, `admission` decides whether the call comes
 //!   in and whether it waits (by `repeats`, which `repetition` counts, `quota`, `running` and `meter`), `commit` writes its row
 //!   (`key` hashes its key, `pending` reads the ledger's reply), `publish` rings the bell, `hand_over` tells who has to run it

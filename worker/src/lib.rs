@@ -64,10 +64,10 @@
 //!   answer. `mcp_discover` looks at what MCP servers offer, `find_tools` finds tools by what they do, with `relevance`, and
 //!   `built_in` says which of these are applied. `redact` masks sensitive values, `handover` hands the files of calls over, `late`
 //!   records outcomes that came too late.
-//! - `heartbeat` keeps the lease, `leave` gives it up, `neighbours` fences dead workers of this machine. `cancel` ends attempts
-//! of cancelled calls, `progress` is what a tool tells while it runs, `parts` bounds the parts of its answer. `programs` has the
-//! slots of process tools, `inability` writes which
-//!   tools cannot run here, `lacks` says it in the log once. `guard` is the small process between the worker and a process tool.
+//! - `heartbeat` keeps the lease, `leave` gives it up, `neighbours` fences dead workers of this machine. `cancel` ends attempts of
+//!   cancelled calls, `progress` is what a tool tells while it runs, `parts` bounds the parts of its answer. `programs` has the
+//!   slots of process tools, `inability` writes which tools cannot run here, `lacks` says it in the log once. `guard` is the small
+//!   process between the worker and a process tool.
 //! - `run` starts and stops all of it; `builder` and `apply` are for tools and executors of a program's own.
 
 // One attempt, step by step.

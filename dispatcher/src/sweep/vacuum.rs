@@ -23,8 +23,8 @@ pub(super) struct Vacuums {
 }
 
 impl Sweep {
-    /// Vacuums what has too many dead rows; where a snapshot kept them, not before it is another one. Cancel-safe: each is one
-    /// statement.
+    /// Vacuums what has too many dead rows; where a snapshot kept them, not before it is another one. Then sees to the pace of
+    /// autovacuum. Cancel-safe: each is one statement.
     pub(super) async fn vacuum(&self, vacuums: &mut Vacuums) -> Result<(), StoreError> {
         let tables = hot_tables::look(&self.pool).await?;
         if tables.is_empty() {
@@ -32,30 +32,30 @@ impl Sweep {
         }
         let (now, oldest) = (Instant::now(), snapshot::oldest(&self.pool).await?);
         let horizon = oldest.map(|holder| holder.horizon);
-        if let Some(held) = vacuums.hold.seen(horizon, now) {
-            self.pace_autovacuum(&tables, held).await?;
-        }
+        let held = vacuums.hold.seen(horizon, now);
         let rests = &mut vacuums.rests;
         let is_due = |table: &&HotTable| {
             let rest = rests.get(table.name());
             table.is_dirty() && rest.is_none_or(|rest| rest.is_over(now, horizon))
         };
         let due: Vec<_> = tables.iter().filter(is_due).collect();
-        if due.is_empty() {
-            return Ok(());
-        }
-        let mut connection = self.postgres.connect_for_upkeep().await?;
-        for table in due {
-            let began = Instant::now();
-            let left = hot_tables::vacuum(&mut connection, table).await?;
-            if pace::is_futile(table.dead(), left) {
-                let rest = Rest::after(began, began.elapsed(), horizon);
-                rests.insert(table.name(), rest);
-            } else {
-                rests.remove(table.name());
+        if !due.is_empty() {
+            let mut connection = self.postgres.connect_for_upkeep().await?;
+            for table in due {
+                let began = Instant::now();
+                let left = hot_tables::vacuum(&mut connection, table).await?;
+                if pace::is_futile(table.dead(), left) {
+                    let rest = Rest::after(began, began.elapsed(), horizon);
+                    rests.insert(table.name(), rest);
+                } else {
+                    rests.remove(table.name());
+                }
             }
         }
-        Ok(())
+        match held {
+            Some(held) => self.pace_autovacuum(&tables, held).await,
+            None => Ok(()),
+        }
     }
 
     /// Has autovacuum wait for more dead rows while the same snapshot is held, and for the usual number when it is gone.

@@ -347,7 +347,7 @@ impl<S: Statement> Runner<S> {
     }
 }
 
-fn is_lock_timeout(error: &sqlx::Error) -> bool {
+pub(super) fn is_lock_timeout(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(answer) if answer.code().as_deref() == Some("55P03"))
 }
 

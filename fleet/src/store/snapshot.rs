@@ -50,7 +50,8 @@ pub struct SnapshotHolder {
 pub async fn oldest(pool: &PgPool) -> Result<Option<SnapshotHolder>, StoreError> {
     let doing = "look what keeps vacuum from its work";
     // A session may have a snapshot and a transaction id; the older one counts. A user without `pg_read_all_stats` sees both of
-    // any session, but neither its type nor its start; a replica's process belongs to no database.
+    // any session, but neither its type nor its start; a replica's process belongs to no database. The snapshot of a vacuum keeps
+    // no other one from anything.
     let row = listen(sqlx::query(
         "SELECT kind, pid, name, (extract(epoch FROM now() - since) * 1000)::bigint, age(horizon), horizon::text::bigint \
          FROM ( \
@@ -59,7 +60,7 @@ pub async fn oldest(pool: &PgPool) -> Result<Option<SnapshotHolder>, StoreError>
                     CASE WHEN backend_xmin IS NULL OR age(backend_xid) > age(backend_xmin) THEN backend_xid \
                          ELSE backend_xmin END AS horizon \
              FROM pg_stat_activity \
-             WHERE pid <> pg_backend_pid() \
+             WHERE pid <> pg_backend_pid() AND pid NOT IN (SELECT pid FROM pg_stat_progress_vacuum) \
                AND coalesce(backend_type, 'hidden') IN ('client backend', 'walsender', 'hidden') \
                AND coalesce(datname, current_database()) = current_database() \
              UNION ALL \

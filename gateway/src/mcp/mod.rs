@@ -11,14 +11,13 @@
 //! - `handshake` tells who serves; `definition` and `listing` show the tools, with the `key_argument` of those that write;
 //! - `called` is a call as it is asked for, `catalogue` what is known of its tool, `derived_key` and `earlier` keep it from happening
 //!   twice without a key of its own, `attempts` submits it;
-//! - `envelope` reads what came of it, `words` says it to a model, and `result` is the answer; `exchange` is a call from its submission to
-//!   there, with what is asked of its client in between: `asking` reads what that is (`input_requests` in the protocol's own form,
-//! `elicitation` with a form, `form_schema` says what may be in one, `exact` with its arguments), `askable` what the client
-//! declares, and `request_state` is what it sends back
-//!   with its answers, signed by `state_keys`;
-//! - `wishes` is what its client wants to hear of it meanwhile, from which `log_level` on, `notices` says that, and `streamed_call` is the
-//! stream, on which one of `client_sessions` is asked, whose `session_requests` a message cancels; `tool_bell` rings where tools
-//! have changed, and `subscription` tells that;
+//! - `envelope` reads what came of it, `words` says it to a model, and `result` is the answer; `exchange` is a call from its
+//!   submission to there, with what is asked of its client in between: `asking` reads what that is (`input_requests` in the
+//!   protocol's own form, `elicitation` with a form, `form_schema` says what may be in one, `exact` with its arguments), `askable`
+//!   what the client declares, and `request_state` is what it sends back with its answers, signed by `state_keys`;
+//! - `wishes` is what its client wants to hear of it meanwhile, from which `log_level` on, `notices` says that, and `streamed_call`
+//!   is the stream, on which one of `client_sessions` is asked, whose `session_requests` a message cancels; `tool_bell` rings where
+//!   tools have changed, and `subscription` tells that;
 //! - `look` looks at a call by its id, for `get` and for `tasks`, and `task` says how a call stands as one, whose `question_names`
 //!   are each of one question;
 //! - `content` is what a folder has beside the tools, `prompts` and `resources` show it;

@@ -2,8 +2,10 @@
 
 import asyncio
 import collections
+import contextlib
 import json
 import multiprocessing
+import os
 import time
 
 import nats
@@ -34,9 +36,9 @@ async def prove(proof):
     quiet, attack, quota = (1, 1, 1_500) if proof.short else (10, 10, 10_000)
     tools = [tool(name, "read", {"nats": {"subject": f"tools.{name}"}}, timeout="60s") for name in ("echo", "slow")]
     settings = {**SETTINGS, "DISPATCHER_TENANT_QUOTA": str(quota)}
-    async with proof.fleet(tools, settings=settings) as dev, Client(dev, "neighbour") as client:
+    fleet = proof.fleet(tools, settings=settings)
+    async with fleet as dev, Client(dev, "neighbour") as client, echoing(dev.info()["nats_url"]):
         connection, slow = await client.connected(), Slow()
-        await connection.subscribe("tools.echo", cb=answer_with_the_same)
         await connection.subscribe("tools.slow", cb=slow.take)
         dispatcher = dev.pids("dispatcher")
         await neighbour(client, 0.5)
@@ -118,9 +120,34 @@ async def neighbour(client, seconds):
     return await asyncio.gather(*calls)
 
 
-async def answer_with_the_same(request):
-    """The service behind the tool `echo`."""
-    await request.respond(request.data)
+@contextlib.asynccontextmanager
+async def echoing(url):
+    """The service behind the tool `echo`, in a process of its own: the attacker's calls of it must not take the neighbour's time."""
+    context = multiprocessing.get_context("spawn")
+    listens = context.Event()
+    process = context.Process(target=echo, args=(url, listens), daemon=True)
+    process.start()
+    try:
+        await until("the service of `echo` listens", listens.is_set, PATIENCE)
+        yield
+    finally:
+        process.kill()
+        process.join()
+
+
+def echo(url, listens):
+    async def serve():
+        connection = await nats.connect(url, error_cb=hush)
+
+        async def answer(request):
+            await request.respond(request.data)
+
+        await connection.subscribe("tools.echo", cb=answer)
+        await connection.flush()
+        listens.set()
+        await asyncio.Event().wait()
+
+    asyncio.run(serve())
 
 
 class Slow:
@@ -158,6 +185,8 @@ async def attacked(url, name, seconds):
 
 
 def attack(url, name, seconds, told):
+    # An attacker's processor is its own. Here it has what the servers and the neighbour leave.
+    os.nice(19)
     told.send(asyncio.run(attacking(url, name, seconds)))
 
 

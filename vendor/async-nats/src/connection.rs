@@ -216,6 +216,7 @@ impl Connection {
             // Return early without advancing if there is not enough data read the entire
             // message
             if len + payload_len + 4 > self.read_buf.remaining() {
+                self.make_room(len + payload_len + 4);
                 return Ok(None);
             }
 
@@ -309,6 +310,7 @@ impl Connection {
             }
 
             if len + total_len + 4 > self.read_buf.remaining() {
+                self.make_room(len + total_len + 4);
                 return Ok(None);
             }
 
@@ -371,6 +373,15 @@ impl Connection {
         let what = malformed?;
         self.statistics.malformed_messages.add(1, Ordering::Relaxed);
         Some((StatusCode::MALFORMED_MESSAGE, what.to_owned()))
+    }
+
+    /// Makes room for the whole of a message at once, up to the largest that a server may be set
+    /// to let pass: a buffer that grows by doubling copies a large message again and again, while
+    /// no other message of the connection is read.
+    fn make_room(&mut self, message_len: usize) {
+        let room = message_len.min(LARGEST_MESSAGE);
+        self.read_buf
+            .reserve(room.saturating_sub(self.read_buf.len()));
     }
 
     pub(crate) fn read_op(&mut self) -> impl Future<Output = io::Result<Option<ServerOp>>> + '_ {
@@ -741,6 +752,7 @@ fn parse_subjects(
 
 /// A header block that is longer, or has more lines, is malformed: a publisher decides what reaches a subscriber, and a megabyte
 /// of short headers would take the reader a fifth of a second.
+const LARGEST_MESSAGE: usize = 64 * 1024 * 1024;
 const HEADERS_BYTES_MAX: usize = 64 * 1024;
 const HEADERS_LINES_MAX: usize = 1024;
 
