@@ -1,15 +1,17 @@
 //! Finds the transaction that keeps vacuum from its work, also as a user with few rights, and the one that holds a lock.
 
 use fleet::store::{
-    figures, locks,
+    figures, hot_tables, locks,
     snapshot::{self, HolderKind, SnapshotHolder},
 };
 use fleet_tests::{
     postgres::{Cluster, Database},
-    wait::until_so,
+    wait::{until, until_so},
 };
 use sqlx::{Connection as _, PgConnection, PgPool, postgres::PgPoolOptions};
 use tokio::task::JoinSet;
+
+use crate::support::run;
 
 /// One transaction that writes, so that there is something to free.
 async fn write(pool: &PgPool) {
@@ -160,4 +162,62 @@ async fn who_keeps_the_fleet_from_its_rows_is_named_behind_others_that_wait() {
     held.rollback().await.unwrap();
     waiting.join_all().await;
     assert_eq!(locks::blockers(&database.pool).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_vacuum_that_is_at_work_holds_nothing_and_no_change_of_its_table_ends_it() {
+    let cluster = Cluster::alone(true).await;
+    let database = cluster.database().await;
+    let pool = &database.pool;
+    let mut dying = database.connect().await;
+    for statement in [
+        "ALTER TABLE toolfleet.open_counts SET (autovacuum_enabled = off)",
+        "INSERT INTO toolfleet.open_counts SELECT 'tenant' || n, 1, 0 FROM generate_series(1, 3000) n",
+        "DELETE FROM toolfleet.open_counts",
+    ] {
+        run(&mut dying, statement).await;
+    }
+    // What a session has done is counted when it ends, at the latest.
+    dying.close().await.unwrap();
+    let counts = until("the dead rows to be counted", async || {
+        let mut tables = hot_tables::look(pool).await.unwrap().into_iter();
+        tables.find(|table| table.name() == "open_counts")
+    })
+    .await;
+    let mut slow = database.connect().await;
+    let vacuum = pid(&mut slow).await;
+    // It rests after each page.
+    run(&mut slow, "SET vacuum_cost_delay = 100").await;
+    run(&mut slow, "SET vacuum_cost_limit = 1").await;
+    let mut vacuuming = JoinSet::new();
+    vacuuming.spawn(async move {
+        let vacuuming = sqlx::query("VACUUM toolfleet.open_counts").execute(&mut slow);
+        vacuuming.await.map(drop)
+    });
+    let is_at_work = async || -> bool {
+        let sql = "SELECT EXISTS (SELECT FROM pg_stat_progress_vacuum WHERE pid = $1)";
+        let asking = sqlx::query_scalar(sql).bind(vacuum).fetch_one(pool);
+        asking.await.unwrap()
+    };
+    until_so("the vacuum to be at work", is_at_work).await;
+    write(pool).await;
+    let sql = "SELECT age(backend_xmin) > 0 FROM pg_stat_activity WHERE pid = $1";
+    let asking = sqlx::query_scalar(sql).bind(vacuum).fetch_one(pool);
+    let is_old: bool = asking.await.unwrap();
+    assert!(is_old, "it has a snapshot, and an old one");
+    assert_eq!(held(pool).await, None);
+
+    let mut upkeep = database.connect().await;
+    hot_tables::set_autovacuum_at(&mut upkeep, &counts, 5_000)
+        .await
+        .unwrap();
+    let sql = "SELECT option_value FROM pg_class c, pg_options_to_table(c.reloptions) \
+               WHERE c.oid = 'toolfleet.open_counts'::regclass AND option_name = 'autovacuum_vacuum_threshold'";
+    let asking = sqlx::query_scalar(sql).fetch_one(pool);
+    let waits_for: String = asking.await.unwrap();
+    assert_eq!(waits_for, "1000");
+    assert!(is_at_work().await);
+    let ending = sqlx::query("SELECT pg_terminate_backend($1)").bind(vacuum);
+    ending.execute(pool).await.unwrap();
+    assert!(vacuuming.join_next().await.unwrap().unwrap().is_err());
 }
